@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mitl.metrics.graded import ndcg as ndcg
     from mitl.metrics.intervals import Interval as Interval
     from mitl.metrics.intervals import PairedTest as PairedTest
+    from mitl.metrics.intervals import QueryGroups as QueryGroups
     from mitl.metrics.intervals import interval as interval
     from mitl.metrics.intervals import paired as paired
     from mitl.metrics.official import Fold as Fold
@@ -62,7 +63,7 @@ _MODULES = {
     "embeddings": "EmbeddingSet score_both_ways "
     "score_embeddings score_official_embeddings score_similarities",
     "graded": "GradedLabels kendall ndcg",
-    "intervals": "Interval PairedTest interval paired",
+    "intervals": "Interval PairedTest QueryGroups interval paired",
     "official": "Fold official_sets score_folds score_official split_folds",
     "plausible": "ObjectVectors listed_r_precision plausible_r_precision",
     "positives": "Positives QueryValues Statistic locate",

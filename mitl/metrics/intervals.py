@@ -1,7 +1,8 @@
 """How sure a metric is: bootstrap intervals, and a paired test of two models on the same queries.
 
 The query is the unit: it is drawn with all its values, so that a query that stands in several folds is drawn
-with each of them. Weights go with their values, and the shares of a resample are made to add up to 1 again.
+with each of them. Queries that are hit or missed together, such as the captions of one image, are drawn together if
+their groups are given. Weights go with their values, and the shares of a resample are made to add up to 1 again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats
+from mitl.core.arrays import Floats, places
 from mitl.core.statistics import clopper_pearson, percentile_interval
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, QueryValues, Statistic
@@ -35,6 +36,21 @@ class Interval:
     high: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryGroups:
+    """Which queries are drawn together."""
+
+    query_ids: Ids
+    """(Q,) rising."""
+    groups: Ids
+    """(Q,) equal for queries of one group."""
+
+    def of(self, query_ids: Ids) -> Ids:
+        """(N,) a number for each one's group; a query whose group is not told stands alone."""
+        at = places(self.query_ids, query_ids)
+        return np.where(at >= 0, 2 * self.groups[at], 2 * query_ids + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class PairedTest:
     """One model's metric minus the other's, with the ends of its interval and a two-sided p-value."""
@@ -48,21 +64,29 @@ class PairedTest:
 
 
 def interval(
-    values: QueryValues, *, samples: int = 1000, confidence: float = 0.95, seed: int = 0
+    values: QueryValues,
+    *,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    groups: QueryGroups | None = None,
 ) -> Interval:
     """The metric and its percentile interval over ``samples`` resamples of the queries.
 
     Where every query has the same value, the interval is that value. Of a share that is 0 or 1 for every query,
     resamples would hide all doubt, and the other end is Clopper and Pearson's.
 
+    Args:
+        groups: queries that are drawn together; each is drawn by itself where None.
+
     Raises:
-        MetricError: fewer than two queries, a value that is not a number, a weight that is not above 0,
+        MetricError: fewer than two queries or groups, a value that is not a number, a weight that is not above 0,
             ``samples`` below 1 or ``confidence`` not between 0 and 1.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; Clopper and Pearson, Biometrika
         1934.
     """
     _check(values, samples, confidence)
-    units = Units.of(values.query_ids, values.metric)
+    units = Units.of(values.query_ids, values.metric, groups)
     metric = metric_named(values.metric)
     if metric is not None and metric.is_share and np.ptp(values.values) == 0 and values.values[0] in (0, 1):
         return Interval(values.estimate, *clopper_pearson(values.values[0] * units.n, units.n, confidence))
@@ -72,7 +96,13 @@ def interval(
 
 
 def paired(
-    one: QueryValues, other: QueryValues, *, samples: int = 1000, confidence: float = 0.95, seed: int = 0
+    one: QueryValues,
+    other: QueryValues,
+    *,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    groups: QueryGroups | None = None,
 ) -> PairedTest:
     """``one`` minus ``other``, query by query: a paired bootstrap interval and a randomisation test.
 
@@ -90,13 +120,13 @@ def paired(
     for values in (one, other):
         _check(values, samples, confidence)
     one, other = _matched(one, other)
-    units = Units.of(one.query_ids, one.metric)
+    units = Units.of(one.query_ids, one.metric, groups)
     difference = one.estimate - other.estimate
     low, high = percentile_interval(bootstrap(units, [one, other], samples, seed), confidence)
     swapped = swaps(units, one, other, samples, seed)
     near = abs(difference) - _ROUNDING * float(np.abs([one.values, other.values]).max())
     hits = int((np.abs(swapped) >= near).sum())
-    return PairedTest(difference, low, high, (1 + hits) / (1 + samples), units.n)
+    return PairedTest(difference, low, high, (1 + hits) / (1 + samples), len(np.unique(one.query_ids)))
 
 
 def _matched(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues]:
@@ -161,21 +191,25 @@ def _check(values: QueryValues, samples: int, confidence: float) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """The queries as they are drawn: ``codes`` (N,) is the query's number, below ``n``, of each value."""
+    """What is drawn, queries or groups of them: ``codes`` (N,) is its number, below ``n``, of each value."""
 
     codes: Ids
     n: int
 
     @classmethod
-    def of(cls, query_ids: Ids, metric: str) -> Units:
-        """The distinct queries; MetricError where they are fewer than two."""
-        distinct, codes = np.unique(query_ids, return_inverse=True)
+    def of(cls, query_ids: Ids, metric: str, groups: QueryGroups | None = None) -> Units:
+        """The distinct queries, or their groups; MetricError where they are fewer than two."""
+        drawn = query_ids if groups is None else groups.of(query_ids)
+        distinct, codes = np.unique(drawn, return_inverse=True)
         if len(distinct) < 2:
-            raise MetricError(f"{metric} was taken over 1 query; an interval or a test needs at least 2")
+            raise MetricError(
+                f"{metric} was taken over 1 {'query' if groups is None else 'group of queries'}; an interval or a "
+                "test needs at least 2"
+            )
         return cls(codes.astype(np.int64), len(distinct))
 
     def sums(self, values: Floats) -> Floats:
-        """(n,) the sum of each query's values."""
+        """(n,) the sum of each one's values."""
         return np.asarray(np.bincount(self.codes, values, self.n), dtype=np.float64)
 
 

@@ -65,6 +65,25 @@ def read_release(folder: Path) -> ReleasePositives:
     return ReleasePositives(str(manifest.get("name", folder.name)), IdKind(str(kind)), tables)
 
 
+def read_original_images(folder: Path) -> dict[str, str]:
+    """Caption → the image that the data set has it for, by external ids, as a release's positives tell it.
+
+    A caption of several has the first; where the original was refused, and of positives without sources, nothing is
+    told.
+    """
+    if not (folder / MANIFEST).is_file():
+        return {}
+    import pyarrow.compute as pc
+
+    columns = ["image_id", "caption_id", "sources"]
+    table = checked_table(folder, read_manifest(folder), "positives.parquet", columns)
+    sources = table["sources"].combine_chunks()
+    at = pc.list_parent_indices(sources).filter(pc.equal(pc.list_flatten(sources), "original"))
+    images, captions = (table[name].take(at).to_pylist() for name in columns[:2])
+    # From the last to the first, so that the first one stays.
+    return dict(zip(map(str, reversed(captions)), map(str, reversed(images)), strict=True))
+
+
 def sides_of(manifest: Mapping[str, object]) -> tuple[str, str]:
     """What the left and the right side of a release's pairs are called.
 

@@ -297,7 +297,11 @@ def _evaluated(of: Facts) -> Iterator[Sentence]:
             ".",
         )
     if any(score.low is not None for score in of.scores):
-        yield ("Intervals are 95 % bootstrap intervals over queries", Cite(("efron1993",)), ".")
+        yield (
+            "Intervals are 95 % bootstrap intervals over queries, with the captions of an image drawn together",
+            Cite(("efron1993",)),
+            ".",
+        )
 
 
 def _software(of: Facts) -> Iterator[Sentence]:

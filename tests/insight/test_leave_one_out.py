@@ -53,6 +53,18 @@ def test_the_same_seed_gives_the_same_intervals():
     assert shifts(NAMES, *arguments, samples=100, seed=1) == shifts(NAMES, *arguments, samples=100, seed=1)
 
 
+def test_queries_that_are_drawn_together_tell_less():
+    """Five queries that move alike are worth one."""
+    whole, without = (np.repeat(side[:, :40], 5, axis=1) for side in values(fall=0.0))
+    alone, together = (
+        favour(0, whole, without, samples=2000, seed=0, units=units)
+        for units in (None, np.repeat(np.arange(40), 5))
+    )
+
+    assert alone.fall == together.fall
+    assert (together.high - together.low) / (alone.high - alone.low) == pytest.approx(5**0.5, rel=0.1)
+
+
 def test_one_query_is_too_few():
     """One line."""
     with pytest.raises(MetricError, match="1 query is too few to tell a shift from chance"):

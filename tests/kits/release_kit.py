@@ -142,6 +142,14 @@ def fail_to_put_in_place(patch):
     patch.setattr(Path, "rename", fail)
 
 
+def runs_of(clip, vsrn):
+    """What a manifest says of two annotators that searched these queries."""
+    return [
+        {"annotators": [{"name": name}], "queries": {"i2t": {"count": 3, "sha256": queries}}}
+        for name, queries in (("clip", clip), ("vsrn", vsrn))
+    ]
+
+
 def truly_matches(pair):
     """What the audit's workers call a match."""
     return (pair.image_id * pair.caption_id) % 7 == 0 or (pair.image_id + pair.caption_id) % 4 < 2

@@ -13,7 +13,7 @@ from scipy import stats
 
 from mitl.errors import MetricError
 from mitl.metrics import intervals
-from mitl.metrics.intervals import interval, paired
+from mitl.metrics.intervals import QueryGroups, interval, paired
 from mitl.metrics.positives import QueryValues, Statistic
 
 
@@ -128,6 +128,42 @@ def test_an_interval_does_not_depend_on_how_many_samples_are_held_at_once(monkey
 
     small = interval(values)
     assert (small.low, small.high) == pytest.approx((whole.low, whole.high), rel=1e-12)
+
+
+@pytest.mark.parametrize("statistic", list(Statistic))
+def test_queries_of_a_group_are_drawn_together(statistic):
+    """Five captions that say the same are worth one: what is not in a group stands alone beside them."""
+    rng = np.random.default_rng(0)
+    one, other = rng.random(40), rng.random(40)
+    fives = [np.repeat(values, [5] * 30 + [1] * 10) for values in (one, other)]
+    weights = np.repeat([1 / 5] * 30 + [1] * 10, [5] * 30 + [1] * 10) / 40
+    few = [of(values, statistic=statistic) for values in (one, other)]
+    many = [
+        of(
+            values,
+            ids=np.arange(160),
+            statistic=statistic,
+            weights=None if statistic is Statistic.MEDIAN else weights,
+        )
+        for values in fives
+    ]
+    groups = QueryGroups(np.arange(150), np.repeat(np.arange(30), 5))
+    found, alone = interval(many[0], groups=groups), interval(many[0])
+
+    if statistic is Statistic.MEAN:
+        plain, swapped = interval(few[0]), paired(*few)
+        assert (found.low, found.high) == pytest.approx((plain.low, plain.high))
+        test = paired(*many, groups=groups)
+        assert (test.low, test.high, test.p_value) == pytest.approx(
+            (swapped.low, swapped.high, swapped.p_value)
+        )
+        assert (test.n_queries, swapped.n_queries) == (160, 40)
+    assert found.high - found.low > 1.5 * (alone.high - alone.low)
+
+
+def test_one_group_alone_has_no_interval():
+    with pytest.raises(MetricError, match="1 group of queries"):
+        interval(of([0.0, 1.0]), groups=QueryGroups(np.arange(2), np.zeros(2, np.int64)))
 
 
 def test_weights_are_renormalised_in_each_resample():

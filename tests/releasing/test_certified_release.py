@@ -11,7 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from release_kit import AUDITORS, FILES, SALT, audit_record, audited_world, records, truly_matches, world
+from release_kit import (
+    AUDITORS,
+    FILES,
+    SALT,
+    audit_record,
+    audited_world,
+    records,
+    runs_of,
+    truly_matches,
+    world,
+)
 
 from mitl.core.arrays import contains, pack_each, unpack_pairs
 from mitl.errors import AuditError
@@ -39,7 +49,7 @@ def rows(files, name):
 @pytest.fixture(scope="module")
 def certified_files():
     """A certified release, and its files."""
-    data = audited_world()
+    data = audited_world(configuration={"runs": runs_of("all", "all")})
     return data, release_files(data)[0]
 
 

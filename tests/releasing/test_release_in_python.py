@@ -15,6 +15,7 @@ from world_kit import make_world
 
 import mitl
 from mitl.errors import MitlError
+from mitl.metrics import QueryGroups, QueryValues, interval
 from mitl.positives.release import write_release
 from mitl.records import IdKind
 
@@ -41,6 +42,45 @@ def test_a_release_in_python_scores_as_the_command_does(tmp_path, kind):
             assert row.value == expected[row.direction][row.metric]
     assert len(release.positives) and len(release.negatives) and len(release.judgements)
     assert release.queries("i2t") and "demo" in repr(release)
+
+
+def test_intervals_are_those_of_the_command_and_draw_the_captions_of_an_image_together(tmp_path):
+    """A model that knows either all captions of an image or none; of captions, the image is what is drawn."""
+    folder = make(tmp_path)
+    release = mitl.load(folder / "release")
+    written = release.positives[["original" in sources for sources in release.positives["sources"]]].astype(
+        str
+    )
+    image_of = dict(zip(written["caption_id"], written["image_id"], strict=True))
+    images, captions = (np.load(folder / f"{name}.npz")["ids"] for name in ("images", "captions"))
+    known = dict(zip(images[::2], np.eye(len(images)), strict=False))
+    far = np.full(len(images), 0.1)
+    sides = [
+        {name: known.get(of(name), far) for name in ids}
+        for ids, of in ((images, str), (captions, image_of.get))
+    ]
+    for name, side in zip(("images", "captions"), sides, strict=True):
+        np.savez(folder / f"{name}.npz", ids=np.array(list(side)), embedding=np.array(list(side.values())))
+    files = "m={},{}".format(*(folder / f"{name}.npz" for name in ("images", "captions")))
+    told = ok("evaluate", "--release", release.folder, "--model", files, "--json").json["counts"]["intervals"]
+    found = release.evaluate(*sides)
+    for row in found.itertuples():
+        assert [row.low, row.high] == told["release"]["m"][row.direction][row.metric]
+
+    first = release.rankings(*sides, depth=1).set_index("query_id")["match"].fillna(False)
+    queries = sorted(query for query, items in release.queries("t2i").items() if items)
+    hits = QueryValues("R@1", np.arange(len(queries)), first[queries].to_numpy(float))
+    groups = QueryGroups(
+        hits.query_ids, np.array([int(image_of.get(query, -int(query))) for query in queries])
+    )
+    expected, alone = interval(hits, samples=20_000, groups=groups), interval(hits, samples=20_000)
+    row = (
+        release.evaluate(*sides, scoring=mitl.Scoring("R@1", samples=20_000))
+        .set_index("direction")
+        .loc["t2i"]
+    )
+    assert (row["low"], row["high"]) == pytest.approx((expected.low, expected.high), abs=0.03)
+    assert row["high"] - row["low"] > 1.1 * (alone.high - alone.low)
 
 
 def test_a_part_of_the_gallery_is_told(tmp_path):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rating_kit import rated_world
-from release_kit import audited_world, world
+from release_kit import audited_world, runs_of, world
 
 from mitl.cli.releases import verify as command
 from mitl.errors import ReleaseError
@@ -306,14 +306,6 @@ def test_a_strangers_file_and_a_path_out_of_the_folder_are_told(release):
     (release / "notes.txt").unlink()
     rejson(release, "manifest.json", lambda told: told["files"].update({"../x": {"sha256": "0"}}))
     assert "'../x', which is no file of the release" in verify(release).refusal
-
-
-def runs_of(clip, vsrn):
-    """What a manifest says of two annotators that searched these queries."""
-    return [
-        {"annotators": [{"name": name}], "queries": {"i2t": {"count": 3, "sha256": queries}}}
-        for name, queries in (("clip", clip), ("vsrn", vsrn))
-    ]
 
 
 def test_chaos_estimate_is_of_annotators_that_searched_the_same_queries(tmp_path):

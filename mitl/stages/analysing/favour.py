@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import Section
 from mitl.analysis.report.machine_plots import favour_svg
-from mitl.core.arrays import Floats, unpack_pairs
+from mitl.core.arrays import Floats, Ints, unpack_pairs
 from mitl.core.statistics import ranked_alike
 from mitl.errors import MetricError
 from mitl.metrics.positives import Positives
@@ -67,18 +67,25 @@ class Favour:
 
 
 def shifts(
-    models: tuple[str, ...], whole: Floats, without: Floats, *, samples: int, seed: int
+    models: tuple[str, ...],
+    whole: Floats,
+    without: Floats,
+    *,
+    samples: int,
+    seed: int,
+    units: Ints | None = None,
 ) -> tuple[Shift, ...]:
     """Each model's shift, with a paired bootstrap interval over the queries.
 
     Args:
         whole, without: (A, Q) the values of the same queries under both sets of positives.
+        units: (Q,) equal for queries that are drawn together; each is drawn by itself where None.
 
     Raises:
-        MetricError: fewer than two queries.
+        MetricError: fewer than two queries, or units of them.
     """
     moves = without - whole
-    ends = _ends(moves, samples, seed)
+    ends = _ends(moves, units, samples, seed)
     before, after = ranked_alike(whole.mean(axis=1)), ranked_alike(without.mean(axis=1))
     return tuple(
         Shift(
@@ -93,30 +100,37 @@ def shifts(
     )
 
 
-def favour(own: int, whole: Floats, without: Floats, *, samples: int, seed: int) -> Favour:
+def favour(
+    own: int, whole: Floats, without: Floats, *, samples: int, seed: int, units: Ints | None = None
+) -> Favour:
     """How the annotator in row ``own`` falls against the mean of the others; arguments as of :func:`shifts`."""
     falls = whole - without
     apart = falls[own] - np.delete(falls, own, axis=0).mean(axis=0)
-    ((low, high),) = _ends(apart[None], samples, seed)
+    ((low, high),) = _ends(apart[None], units, samples, seed)
     return Favour(float(apart.mean()), low, high)
 
 
-def _ends(values: Floats, samples: int, seed: int) -> list[tuple[float, float]]:
+def _ends(values: Floats, units: Ints | None, samples: int, seed: int) -> list[tuple[float, float]]:
     """Percentile intervals of the rows' means, all on the same resamples of the queries (A, Q)."""
     queries = values.shape[1]
-    if queries < 2:
-        raise MetricError(f"{queries} query is too few to tell a shift from chance; it takes 2")
+    at = np.unique(np.arange(queries) if units is None else units, return_inverse=True)[1]
+    sizes = np.bincount(at)
+    if len(sizes) < 2:
+        what = "query" if units is None else "image's captions"
+        raise MetricError(f"{len(sizes)} {what} is too few to tell a shift from chance; it takes 2")
     tail = (1 - CONFIDENCE) / 2
-    means = values @ _resamples(queries, samples, seed).T / queries  # (A, S)
+    drawn = _resamples(len(sizes), samples, seed).T
+    sums = np.stack([np.bincount(at, row) for row in values])
+    means = sums @ drawn / (sizes @ drawn)  # (A, S)
     low, high = np.quantile(means, [tail, 1 - tail], axis=1)
     return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
 
 
 @lru_cache(maxsize=2)
-def _resamples(queries: int, samples: int, seed: int) -> NDArray[np.int64]:
-    """(S, Q) how often each query is drawn; kept, for all metrics of an annotator take the same."""
+def _resamples(units: int, samples: int, seed: int) -> NDArray[np.int64]:
+    """(S, U) how often each unit is drawn; kept, for all metrics of an annotator take the same."""
     rng = np.random.default_rng([seed, 3])
-    return rng.multinomial(queries, np.full(queries, 1 / queries), size=samples)
+    return rng.multinomial(units, np.full(units, 1 / units), size=samples)
 
 
 METRICS = ("R@1", R_PRECISION, MAP_AT_R)
@@ -165,14 +179,15 @@ def _of_direction(of: AnalysisInput, direction: Direction) -> Iterator[LeftOut]:
         is_own = np.array([by == name for by in alone], np.bool_)
         queries = np.unique(pairs[~is_own, 0])
         lost = len(np.unique(pairs[:, 0])) - len(queries)
-        if len(queries) < 2:
+        units = _units(of, direction, queries)
+        if len(np.unique(units)) < 2:
             continue
         among = np.isin(pairs[:, 0], queries)
         whole, without = (_values(lists, pairs[kept]) for kept in (among, among & ~is_own))
         for row, metric in enumerate(METRICS):
             both = whole[:, row], without[:, row]
-            favoured = favour(place, *both, samples=_SAMPLES, seed=seed)
-            for shift in shifts(lists.annotators, *both, samples=_SAMPLES, seed=seed):
+            favoured = favour(place, *both, samples=_SAMPLES, seed=seed, units=units)
+            for shift in shifts(lists.annotators, *both, samples=_SAMPLES, seed=seed, units=units):
                 yield LeftOut(
                     direction,
                     metric,
@@ -183,6 +198,14 @@ def _of_direction(of: AnalysisInput, direction: Direction) -> Iterator[LeftOut]:
                     shift,
                     favoured if shift.model == name else None,
                 )
+
+
+def _units(of: AnalysisInput, direction: Direction, queries: Ints) -> Ints:
+    """(Q,) what the bootstrap draws: images, and of captions the image they were written for."""
+    if direction is Direction.I2T:
+        return queries
+    image_of = {pair.caption_id: pair.image_id for pair in of.project.originals}
+    return np.array([image_of.get(query, -query) for query in queries.tolist()], np.int64)
 
 
 def _kept(

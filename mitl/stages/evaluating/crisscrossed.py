@@ -85,22 +85,14 @@ def _inside(task: Likeness, whole: pd.DataFrame, sides: Sequence[ModelSide]) -> 
     return RatedPairs(task, first[kept], second[kept], whole["score"].to_numpy()[kept])
 
 
-def caption_groups(folder: Path, split: str, captions: ModelSide) -> tuple[Ids, int]:
-    """(C,) a number for each caption's image, as the original pairs of a folder tell it; and of how many none is told.
-
-    A caption of which nothing is told stands alone.
-    """
+def images_in_ratings(folder: Path, split: str) -> dict[str, str]:
+    """Caption → its image, as the original pairs of a folder tell it."""
     path = rated_file(folder, Likeness.SITS, split)
-    groups = -1 - np.arange(len(captions), dtype=np.int64)
-    if path.is_file():
-        whole = read_scored(path, Likeness.SITS)
-        original = whole[whole["method"] == SamplingMethod.C2I_ORIGINAL.value]
-        number_of = {name: number for number, name in enumerate(dict.fromkeys(original["first"]))}
-        for caption, image in zip(original["second"].tolist(), original["first"].tolist(), strict=True):
-            number = captions.number_of.get(caption, _MISSING)
-            if number != _MISSING:
-                groups[captions.places(np.array([number]))[0]] = number_of[image]
-    return groups, int((groups < 0).sum())
+    if not path.is_file():
+        return {}
+    whole = read_scored(path, Likeness.SITS)
+    original = whole[whole["method"] == SamplingMethod.C2I_ORIGINAL.value]
+    return dict(zip(original["second"].tolist(), original["first"].tolist(), strict=True))
 
 
 def across_task(known: Crisscrossed, wanted: Wanted) -> PositivesTask:

@@ -180,10 +180,11 @@ def evaluate_models(
         )
     ]
     rows += _within_sides(gathered, request, progress)
+    rows = [gathered.with_groups(row) for row in rows]
     sets = [*(task.name for task in gathered.tasks), NAME]
     rows.sort(key=lambda row: sets.index(row.positives))
     scores = figures(rows, request.sampling)
-    gathered.warnings += too_few(scores, request.sampling, request.paired_with)
+    gathered.warnings += too_few(rows, request.sampling, request.paired_with)
     rated, agreement = _correlated(gathered, request)
     sums = rsums(rows, request.sampling)
     tests = []

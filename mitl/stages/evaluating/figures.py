@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from mitl.core.whole_files import one_clear_line, only_writer, put_file
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Ids, QueryValues
 from mitl.records import Direction
+
+if TYPE_CHECKING:
+    from mitl.metrics.intervals import QueryGroups
 
 CONFIDENCE = 0.95
 RSUM_KS = (1, 5, 10)
@@ -48,6 +51,12 @@ class Scored:
     direction: str
     """i2t or t2i; i2i or t2t where a set has queries within one side."""
     values: tuple[QueryValues, ...]
+    groups: QueryGroups | None = None
+    """Queries that are drawn together."""
+
+    def units(self, query_ids: Ids) -> int:
+        """How many units of these queries are drawn."""
+        return len(np.unique(query_ids if self.groups is None else self.groups.of(query_ids)))
 
     def of(self, metric: str) -> QueryValues | None:
         """The values of a metric; None where it was not taken."""
@@ -88,7 +97,7 @@ class ModelDifference:
 
 
 def figures(rows: Iterable[Scored], sampling: Sampling) -> list[Figure]:
-    """Every metric of every row; one query alone has no interval."""
+    """Every metric of every row; one query, or one group of them, has no interval."""
     return [_figure(row, values, sampling) for row in rows for values in row.values]
 
 
@@ -97,8 +106,14 @@ def _figure(row: Scored, values: QueryValues, sampling: Sampling) -> Figure:
 
     queries = len(np.unique(values.query_ids))
     low = high = None
-    if sampling.intervals and queries > 1:
-        ends = interval(values, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
+    if sampling.intervals and row.units(values.query_ids) > 1:
+        ends = interval(
+            values,
+            samples=sampling.samples,
+            confidence=CONFIDENCE,
+            seed=sampling.seed,
+            groups=row.groups,
+        )
         low, high = ends.low, ends.high
     return Figure(
         row.positives,
@@ -113,12 +128,19 @@ def _figure(row: Scored, values: QueryValues, sampling: Sampling) -> Figure:
     )
 
 
-def too_few(scores: Iterable[Figure], sampling: Sampling, against: str | None) -> Iterator[str]:
-    """A warning for each set and direction with one query, which has none of what was asked: interval, paired test."""
+def too_few(rows: Iterable[Scored], sampling: Sampling, against: str | None) -> Iterator[str]:
+    """A warning for each set and direction of which one query, or the captions of one image, are all that is drawn."""
     asked = ["an interval"] * sampling.intervals + ["a paired test"] * (against is not None)
-    for name, way in dict.fromkeys((one.positives, one.direction) for one in scores if one.queries == 1):
-        if asked:
-            yield f"{name} {way} has a value of 1 query; {' or '.join(asked)} needs at least 2"
+    alone = {
+        (row.positives, row.direction): "1 query"
+        if len(np.unique(values.query_ids)) == 1
+        else "1 image's captions"
+        for row in rows
+        for values in row.values
+        if row.units(values.query_ids) == 1
+    }
+    for (name, way), what in alone.items() if asked else ():
+        yield f"{name} {way} has a value of {what}; {' or '.join(asked)} needs at least 2"
 
 
 def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
@@ -131,16 +153,16 @@ def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
     for row in rows:
         by_pair.setdefault((row.positives, row.model), {})[row.direction] = row
     for (positives, model), by_direction in by_pair.items():
-        parts = [_recall_sum(by_direction.get(direction)) for direction in ("i2t", "t2i")]
-        whole = [part for part in parts if part is not None]
-        if len(whole) == len(parts):
+        parts = [(row, _recall_sum(row)) for row in map(by_direction.get, ("i2t", "t2i")) if row is not None]
+        whole = [(row, total) for row, total in parts if total is not None]
+        if len(whole) == 2:
             sums.append(_rsum(positives, model, whole, sampling))
     return sums
 
 
-def _recall_sum(row: Scored | None) -> QueryValues | None:
+def _recall_sum(row: Scored) -> QueryValues | None:
     """The sum of a query's recalls; None where one is missing."""
-    recalls = [None if row is None else row.of(f"R@{k}") for k in RSUM_KS]
+    recalls = [row.of(f"R@{k}") for k in RSUM_KS]
     present = [recall for recall in recalls if recall is not None]
     if len(present) < len(recalls):
         return None
@@ -148,19 +170,26 @@ def _recall_sum(row: Scored | None) -> QueryValues | None:
     return QueryValues("RSUM", present[0].query_ids, total, weights=present[0].weights)
 
 
-def _rsum(positives: str, model: str, parts: Sequence[QueryValues], sampling: Sampling) -> Figure:
+def _rsum(
+    positives: str, model: str, parts: Sequence[tuple[Scored, QueryValues]], sampling: Sampling
+) -> Figure:
     from mitl.metrics.intervals import Units, bootstrap
 
     low = high = None
-    units = [len(np.unique(part.query_ids)) for part in parts]
-    if sampling.intervals and min(units) > 1:
+    if sampling.intervals and min(row.units(total.query_ids) for row, total in parts) > 1:
         drawn = sum(
-            bootstrap(Units.of(part.query_ids, part.metric), [part], sampling.samples, sampling.seed + place)
-            for place, part in enumerate(parts)
+            bootstrap(
+                Units.of(total.query_ids, total.metric, row.groups),
+                [total],
+                sampling.samples,
+                sampling.seed + place,
+            )
+            for place, (row, total) in enumerate(parts)
         )
         low, high = percentile_interval(np.asarray(drawn), CONFIDENCE)
-    value = sum(part.estimate for part in parts)
-    return Figure(positives, model, "both", "RSUM", value, low, high, sum(units))
+    value = sum(total.estimate for _, total in parts)
+    queries = sum(len(np.unique(total.query_ids)) for _, total in parts)
+    return Figure(positives, model, "both", "RSUM", value, low, high, queries)
 
 
 def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[ModelDifference]:
@@ -192,24 +221,25 @@ def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[Mod
         if theirs is None:
             continue
         both = _shared(values, theirs)
-        if both is None:
+        if row.units(both[0].query_ids) < 2:
             continue
         try:
-            test = paired(*both, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
+            test = paired(
+                *both,
+                samples=sampling.samples,
+                confidence=CONFIDENCE,
+                seed=sampling.seed,
+                groups=row.groups,
+            )
         except MetricError as error:
             raise MetricError(f"{row.model} and {other.model} on {row.positives}: {error}") from error
         about = row.positives, row.model, other.model, row.direction, values.metric
         yield ModelDifference(*about, *astuple(test))
 
 
-def _shared(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues] | None:
-    """Both over the queries that both have a value of: Kendall's tau may be undefined for one model alone.
-
-    None where these are fewer than two, so that there is nothing to test.
-    """
+def _shared(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues]:
+    """Both over the queries that both have a value of: Kendall's tau may be undefined for one model alone."""
     common = np.intersect1d(one.query_ids, other.query_ids)
-    if len(common) < 2:
-        return None
     return _of_queries(one, common), _of_queries(other, common)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,10 +11,12 @@ import numpy as np
 from mitl.datasets.objects import read_image_objects
 from mitl.datasets.ratings import choose_split
 from mitl.errors import DatasetError, StoreError, UsageError
+from mitl.metrics.crisscrossed import Task
+from mitl.metrics.intervals import QueryGroups
 from mitl.metrics.positives import Ids
 from mitl.metrics.table import load_installed
 from mitl.positives.folders import dataset_of, require_one_dataset
-from mitl.positives.loading import read_references, read_release
+from mitl.positives.loading import read_original_images, read_references, read_release
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
@@ -36,9 +38,15 @@ from mitl.stages.evaluating.baselines import (
     check_baselines,
     fitted_baseline,
 )
-from mitl.stages.evaluating.crisscrossed import Crisscrossed, across_task, caption_groups, read_crisscrossed
+from mitl.stages.evaluating.crisscrossed import (
+    Crisscrossed,
+    across_task,
+    images_in_ratings,
+    read_crisscrossed,
+)
+from mitl.stages.evaluating.figures import Scored
 from mitl.stages.evaluating.model_files import RankingModel, RawModel, read_caption_vectors, read_model
-from mitl.stages.evaluating.models import BOTH, Model, Sides
+from mitl.stages.evaluating.models import BOTH, Model, Sides, caption_groups
 from mitl.stages.evaluating.positive_sets import (
     FOLDS,
     OFFICIAL_PREFIX,
@@ -95,9 +103,20 @@ class Gathered:
     pseudo_labels: PseudoLabelsTask | None = None
     environments: dict[str, str] = field(default_factory=dict)
     """Of the sets that come of a release: the environment whose answers it holds."""
+    groups: QueryGroups | None = None
+    """The captions of an image, which are hit or missed together."""
+    release_groups: QueryGroups | None = None
+    """The same as the release tells it; as ``groups`` where it tells nothing."""
     trained_on_release: dict[str, int] = field(default_factory=dict)
     """Model → how many of the release's judged pairs taught it."""
     warnings: list[str] = field(default_factory=list)
+
+    def with_groups(self, row: Scored) -> Scored:
+        """The same with the queries that are drawn together for its intervals."""
+        if row.direction not in (Task.T2I, Task.T2T):
+            return row
+        of_release = row.positives in (RELEASE, GRADED_RELEASE)
+        return replace(row, groups=self.release_groups if of_release else self.groups)
 
 
 def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -> Gathered:
@@ -138,6 +157,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     environment = None if request.against.release is None else environment_of(request.against.release)
     if environment is not None:
         gathered.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
+    _add_groups(gathered, request)
     _warn_of_others(gathered, raw)
     gathered.models = [model.fitted(gathered.sides, request.directions) for model in raw]
     gathered.models += [fitted_baseline(name, inputs) for name in request.baselines]
@@ -272,13 +292,30 @@ def _groups(gathered: Gathered, request: EvaluationRequest, split: str) -> Ids:
     if gathered.texts is not None or is_official_split(request):
         return image_of(gathered)
     assert request.against.cxc is not None
-    groups, unknown = caption_groups(request.against.cxc, split, gathered.sides.captions)
-    if unknown:
+    groups = caption_groups(gathered.sides.captions, images_in_ratings(request.against.cxc, split)).groups
+    if unknown := int((groups < 0).sum()):
         gathered.warnings.append(
             f"the images of {unknown:,} of {len(groups):,} captions are not known, so in t2t they match by ratings "
             "alone; --captions FILE names them"
         )
     return groups
+
+
+def _add_groups(gathered: Gathered, request: EvaluationRequest) -> None:
+    """From the data set, from the official split or from the ratings, whichever is at hand."""
+    against, captions = request.against, gathered.sides.captions
+    known: Mapping[str, str] = {}
+    if gathered.texts is not None:
+        known = gathered.texts.image_of
+    elif is_official_split(request):
+        known = {
+            caption: images[0] for caption, images in official_by_query("original")[Direction.T2I].items()
+        }
+    elif against.cxc is not None:
+        known = images_in_ratings(against.cxc, choose_split(against.cxc, against.split))
+    gathered.groups = caption_groups(captions, known)
+    told = {} if against.release is None else read_original_images(against.release)
+    gathered.release_groups = caption_groups(captions, told or known)
 
 
 def image_of(found: Gathered) -> Ids:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mitl.datasets.assembling import id_kind, tie_key
 from mitl.errors import MetricError
+from mitl.metrics.intervals import QueryGroups
 from mitl.metrics.positives import Ids, QueryValues
 from mitl.metrics.ranks import NOTHING, locate_rows
 from mitl.progress import Progress
@@ -70,6 +71,16 @@ class ModelSide:
         if place == len(self.ids) or self.numbers[place] != number:
             raise MetricError(f"no {self.modality} has the number {number}")
         return self.ids[place]
+
+
+def caption_groups(captions: ModelSide, image_of: Mapping[str, str]) -> QueryGroups:
+    """The captions of each image; one of which no image is told stands alone, its group below 0."""
+    number_of = {image: number for number, image in enumerate(dict.fromkeys(image_of.values()))}
+    groups = [
+        number_of[image_of[caption_id]] if caption_id in image_of else -1 - place
+        for place, caption_id in enumerate(captions.ids)
+    ]
+    return QueryGroups(captions.numbers, np.array(groups, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

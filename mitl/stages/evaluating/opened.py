@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -22,7 +22,7 @@ from mitl.errors import MetricError, MitlError, ReleaseError, UsageError
 from mitl.metrics.positives import Positives
 from mitl.positives.exports.content import judged_pairs
 from mitl.positives.folders import MANIFEST, checked_table, read_manifest
-from mitl.positives.loading import read_references, read_release, sides_of
+from mitl.positives.loading import read_original_images, read_references, read_release, sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
 from mitl.records.forms import SET_FORMS, SetForm, message_of_form
@@ -35,7 +35,7 @@ from mitl.stages.evaluating.model_files import (
     checked_similarities,
     read_model,
 )
-from mitl.stages.evaluating.models import Model, Sides
+from mitl.stages.evaluating.models import Model, Sides, caption_groups
 from mitl.stages.evaluating.positive_sets import beyond_gallery, located, searched
 from mitl.stages.evaluating.request import ModelFiles, Similarity, parse_metrics
 from mitl.stages.evaluating.scoring import best_items, score_model
@@ -197,6 +197,8 @@ class Release:
         model, searched_items, positives = self._fitted(embeddings, similarities, asked.similarity)
         task = PositivesTask(RELEASE, positives, wanted)
         rows = score_model(model, [task], searched_items, tuple(Direction), wanted.short, no_progress)
+        groups = caption_groups(searched_items.captions, read_original_images(self.folder))
+        rows = [replace(row, groups=groups) if row.direction == Direction.T2I else row for row in rows]
         scores = figures(rows, Sampling(asked.samples, asked.seed, asked.intervals))
         table = pd.DataFrame([asdict(figure) for figure in scores], columns=list(SCORE_COLUMNS))
         return table.replace({"direction": self.form.way_names})
