@@ -156,7 +156,7 @@ def sure_originals(session: Session, *, seed: int) -> list[Pair]:
         ProposalError: there is none.
     """
     originals = item_store.originals(session, item_store.dataset(session).id)
-    lists = item_store.exclusions(session)
-    refused = {pair for pair in originals if any(entry.covers(pair) for entry in lists)}
+    lists = item_store.excluded(session)
+    refused = {pair for pair in originals if pair in lists}
     ratings = item_store.ratings(session)
     return gold_positives(originals, excluded=refused, ratings=ratings, n=len(originals), seed=seed)

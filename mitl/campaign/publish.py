@@ -210,6 +210,7 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
     with reading(run.context.session):
         decisions = answer_store.decision_counts(run.context.session, request.environment)
     review = "mitl review" if decisions.get(Decision.QUEUED) else ""
+    left_out = f"; {plan.left_out}" if plan.left_out else ""
     why = plan.waits_for or run.kind.nothing_open(adopted=adopted)
     if not plan.waits_for and plan.n_held_back and plan.out:
         names = ", ".join(stored.name for stored in plan.out)
@@ -224,7 +225,7 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
     return StageResult(
         status="done" if adopted else "nothing_to_do",
         counts=counts,
-        lines=((recognised or "nothing to do: ") + why,),
+        lines=((recognised or "nothing to do: ") + why + left_out,),
         warnings=sweep.warnings,
         next=review or (_next(run) if _is_any_out(run) else run.kind.scores or _follows(run, plan)),
     )

@@ -45,6 +45,7 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
         "default": choose_environment(session, None).value,
         "dataset": dataset.name,
         "sides": dataset.pair_sides,
+        "excluded": pairs.excluded,
         "batches": len(hit_store.batches(session, environment)),
         "again": again,
         "disputed": len(audit_store.disputes(session, environment)),

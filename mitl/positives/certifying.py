@@ -16,7 +16,8 @@ from mitl.audits.chao import chao
 from mitl.audits.evidence import confirmed, refused
 from mitl.audits.pool import Pool
 from mitl.core.arrays import Ints, contains, distinct, places
-from mitl.positives.merging import REFUSES, SOURCES, Exclusions, Merged, exclusions_name
+from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import REFUSES, SOURCES, Merged
 from mitl.proposals.candidates import distinct_pairs, finders
 from mitl.records import PositiveSource
 from mitl.records.audits import AUDITED, HELD, AuditDesign
@@ -165,7 +166,7 @@ def with_audit(merged: Merged, confirmed: Ints, refused: Ints, exclusions: Exclu
     if len(new):
         rows = pd.concat([rows, _unknown(new)]).sort_values("pair", ignore_index=True)
     pairs, kept = rows["pair"].to_numpy(), rows["kept"].to_numpy()
-    out = exclusions_name(pairs, exclusions)
+    out = exclusions.name(pairs)
     wanted = contains(confirmed, pairs) & ~kept
     found, doubted = wanted & ~out, contains(refused, pairs) & kept
     says_none = REFUSES[rows["label"]] | REFUSES[rows["machine"]] | (rows["score"].notna() & ~rows["rated"])

@@ -16,10 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Ints, contains, distinct, pack_pairs, unpack_ids
+from mitl.core.arrays import Flags, Ints, contains, distinct, unpack_ids
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
-from mitl.records import Direction, ExclusionKind, Label, Pair, PositiveSource
+from mitl.positives.exclusions import Exclusions
+from mitl.records import Direction, Label, PositiveSource
 from mitl.records.frames import EVIDENCE, LABELS, MACHINE_LABELS, NONE, frame
 
 SOURCES = tuple(PositiveSource)
@@ -83,36 +84,6 @@ class MergeRules:
     def accepts(self, label: Label) -> bool:
         """Whether this answer of people makes a positive."""
         return label is Label.YES if self.strict else label.is_positive
-
-
-@dataclass(frozen=True, slots=True)
-class Exclusions:
-    """Captions that go with all their pairs, images that do, and single pairs; by surrogate id."""
-
-    captions: frozenset[int] = frozenset()
-    images: frozenset[int] = frozenset()
-    pairs: frozenset[Pair] = frozenset()
-
-    @classmethod
-    def of(cls, entries: Iterable[tuple[ExclusionKind, int | None, int | None]]) -> Exclusions:
-        """Exclusion lists as sets, from each entry's kind, image and caption."""
-        captions, images, pairs = set(), set(), set()
-        for kind, image, caption in entries:
-            if kind is ExclusionKind.CAPTION and caption is not None:
-                captions.add(caption)
-            elif kind is ExclusionKind.IMAGE and image is not None:
-                images.add(image)
-            elif image is not None and caption is not None:
-                pairs.add(Pair(image, caption))
-        return cls(frozenset(captions), frozenset(images), frozenset(pairs))
-
-    def __contains__(self, pair: Pair) -> bool:
-        return self.take_out(pair.image_id, pair.caption_id)
-
-    def take_out(self, image: int, caption: int | None) -> bool:
-        """Whether they name the pair, or the image of a text that is no caption of the data set."""
-        named = caption is not None and (caption in self.captions or Pair(image, caption) in self.pairs)
-        return named or image in self.images
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,7 +167,7 @@ def merge(evidence: pd.DataFrame, rules: MergeRules, exclusions: Exclusions) -> 
         positive = np.where(answered, verified, np.where(scored, rated, standing | labelled))
     if rules.official:  # the official tool never reads the list of single pairs
         exclusions = Exclusions(exclusions.captions, exclusions.images)
-    out = exclusions_name(pairs, exclusions)
+    out = exclusions.name(pairs)
     kept = positive & ~out
     refused = REFUSES[label] | REFUSES[machine]
     says_match = MATCHES[label] | rated | original | MATCHES[machine]
@@ -240,7 +211,7 @@ def listed_queries(
         wanted = set(queries.get(direction, ()))
         if merged.query_filter is not None:
             wanted &= merged.query_filter[direction]
-        mine = contains(_ids(frozenset(wanted)), ids)
+        mine = contains(np.array(sorted(wanted), np.int64), ids)
         order = np.lexsort((items[mine], ids[mine]))
         asked, found = ids[mine][order], items[mine][order]
         changes = np.append(True, asked[1:] != asked[:-1]) if len(asked) else np.empty(0, np.bool_)
@@ -265,17 +236,3 @@ def _official_queries(
         both = np.intersect1d(ids[verified], ids[rated])
         listed[direction] = frozenset(both.tolist()) - gone
     return listed
-
-
-def exclusions_name(pairs: Ints, exclusions: Exclusions) -> Flags:
-    """Where an exclusion list names the pair, its image or its caption."""
-    images, captions = unpack_ids(pairs)
-    return np.asarray(
-        contains(_ids(exclusions.images), images)
-        | contains(_ids(exclusions.captions), captions)
-        | contains(pack_pairs(exclusions.pairs), pairs)
-    )
-
-
-def _ids(ids: frozenset[int]) -> Ints:
-    return np.array(sorted(ids), np.int64)

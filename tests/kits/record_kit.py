@@ -18,7 +18,8 @@ from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.conduct import Agreement, AnswerRun
 from mitl.judgements.gold_records import MIN_FAILURES_TO_WITHDRAW, GoldRecord, GoldState
 from mitl.positives import merging
-from mitl.positives.merging import Exclusions, MergeRules
+from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import MergeRules
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, pair_answers
 from mitl.positives.summary import SPEAKS
 from mitl.records import (

@@ -13,7 +13,8 @@ from record_kit import machine_frame, proposal_frame
 from mitl.audits.pool import Pool, RemainderOf, draw
 from mitl.core.arrays import pack_each, unpack_pairs
 from mitl.positives.certifying import AuditRecord, certified
-from mitl.positives.merging import Exclusions, MergeRules, gather, merge
+from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import MergeRules, gather, merge
 from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.release_input import ReleaseInput
 from mitl.records import (

@@ -27,9 +27,10 @@ from mitl.core.arrays import contains, pack_each, unpack_pairs
 from mitl.errors import AuditError
 from mitl.positives.audit_files import read_audit
 from mitl.positives.certifying import certified, confirmed, refused
+from mitl.positives.exclusions import Exclusions
 from mitl.positives.folders import read_manifest
 from mitl.positives.loading import read_release
-from mitl.positives.merging import Exclusions, MergeRules, gather, merge
+from mitl.positives.merging import MergeRules, gather, merge
 from mitl.positives.pair_answers import judgement_frame, pair_answers, table_with_controls
 from mitl.positives.privacy import find_leaks, pseudonym
 from mitl.positives.release import release_files, write_release

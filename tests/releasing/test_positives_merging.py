@@ -13,8 +13,9 @@ from record_kit import PAIRS, RATINGS, RULES, Conflict, MergeInput, P, merge, me
 
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
+from mitl.positives.exclusions import Exclusions
 from mitl.positives.loading import official_positives
-from mitl.positives.merging import Exclusions, MergeRecipe, MergeRules
+from mitl.positives.merging import MergeRecipe, MergeRules
 from mitl.records import Direction, Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label

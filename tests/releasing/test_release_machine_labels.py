@@ -15,7 +15,8 @@ from record_kit import PAIRS, RATINGS, RULES, Conflict, MergeInput, P, merge, me
 from release_kit import world
 from suite_kit import examples
 
-from mitl.positives.merging import Exclusions, MergeRules
+from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import MergeRules
 from mitl.positives.release import release_files
 from mitl.positives.release_input import LabelledPart, MachineBound
 from mitl.records import Judgement, Label, Pair, PositiveSource

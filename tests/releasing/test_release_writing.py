@@ -22,10 +22,11 @@ from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.metrics.positives import Positives, locate
 from mitl.metrics.retrieval import score
+from mitl.positives.exclusions import Exclusions
 from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
 from mitl.positives.loading import official_positives, read_references, read_release
-from mitl.positives.merging import Exclusions, MergeRules, gather, merge
+from mitl.positives.merging import MergeRules, gather, merge
 from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.privacy import pseudonym
 from mitl.positives.release import release_files, write_release

@@ -151,6 +151,8 @@ class Plan:
     """Pairs or comparisons of ``fresh`` and ``again`` that count against a limit."""
     n_held_back: int = 0
     """Open ones that the request's limit leaves to a later run."""
+    left_out: str = ""
+    """How many are never asked, and why, as the bill says it."""
     out: tuple[StoredPlan, ...] = ()
     """What earlier runs of the same words have out and the limit counts."""
     waits_for: str = ""

@@ -16,6 +16,7 @@ from mitl.db.base import columns
 from mitl.db.models import Dataset, DirectionOfSearch, ExclusionEntry, ItemRow, PartRow, RatingRow, SideRow
 from mitl.db.store.statements import add_rows
 from mitl.errors import DatasetError, StoreError
+from mitl.positives.exclusions import Exclusions
 from mitl.records import (
     CaptionItem,
     Direction,
@@ -82,14 +83,6 @@ class ExclusionRow:
     caption_id: int | None
     reason: str
     source: str
-
-    def covers(self, pair: Pair) -> bool:
-        """Whether the entry takes this pair away."""
-        if self.kind is ExclusionKind.CAPTION:
-            return pair.caption_id == self.caption_id
-        if self.kind is ExclusionKind.IMAGE:
-            return pair.image_id == self.image_id
-        return (pair.image_id, pair.caption_id) == (self.image_id, self.caption_id)
 
 
 def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: str) -> int:
@@ -427,6 +420,11 @@ def exclusions(session: Session) -> list[ExclusionRow]:
         )
     ).order_by(ExclusionEntry.id)
     return [ExclusionRow(*row) for row in session.execute(query)]
+
+
+def excluded(session: Session) -> Exclusions:
+    """What all exclusion lists take out."""
+    return Exclusions.of((row.kind, row.image_id, row.caption_id) for row in exclusions(session))
 
 
 def id_maps(session: Session, dataset_id: int) -> tuple[dict[str, int], dict[str, int]]:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.arrays import contains, distinct, unpack_pairs
+from mitl.core.arrays import Flags, Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow, Round
 from mitl.db.store import audits as audit_store
+from mitl.db.store import items as item_store
 from mitl.db.store.commitments import SUBMITTED, paid_by
 from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of, replaced_by
 from mitl.db.store.ledger import answer_tables
@@ -73,13 +74,16 @@ class PairCounts:
     candidates: int
     """Proposed by any annotator, in any direction."""
     open: int
-    """Those that are on no live HIT and have neither a usable judgement nor a machine label."""
+    """Those that are on no live HIT, have neither a usable judgement nor a machine label and may be asked."""
+    excluded: int
+    """Those that would be open, but that exclusion lists name."""
     judged: int
     """Pairs with a usable judgement, past work included."""
 
 
 def pair_counts(session: Session, environment: Environment, tallies: Tallies | None = None) -> PairCounts:
-    """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, and of `usable_workers`.
+    """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, with `left_out` and without, and of
+    `usable_workers`.
 
     Args:
         tallies: those of this environment, where they are at hand.
@@ -97,7 +101,32 @@ def pair_counts(session: Session, environment: Environment, tallies: Tallies | N
     asked[labelled] = True
     asked[unproposed] = False
     candidates = n_pairs - len(unproposed)
-    return PairCounts(candidates, candidates - int(asked.sum()), n_judged)
+    unasked = candidates - int(asked.sum())
+    excluded = 0
+    if item_store.exclusions(session):
+        rows, left, right = number_columns(
+            session, "SELECT id, left_id, right_id FROM pair WHERE proposed", 3
+        )
+        named = rows[left_out(session, environment, pack_ids(left, right))]
+        excluded = int((~contains(np.flatnonzero(asked), named)).sum())
+    return PairCounts(candidates, unasked - excluded, excluded, n_judged)
+
+
+def left_out(session: Session, environment: Environment, pairs: Ints) -> Flags:
+    """(n,) which packed pairs nobody is asked about, as an exclusion list names them: no release would use the answers.
+
+    The sample for machine labels is asked whole all the same: it bounds nothing without some of its pairs.
+    """
+    named = item_store.excluded(session).name(pairs)
+    if named.any():
+        named &= ~contains(pack_pairs(audit_store.drawn_for_labels(session, environment)), pairs)
+    return named
+
+
+def left_out_of(session: Session, environment: Environment, pairs: Collection[Pair]) -> set[Pair]:
+    """Those of these pairs that are `left_out`."""
+    packed = pack_pairs(pairs)
+    return set(unpack_pairs(packed[left_out(session, environment, packed)]))
 
 
 _OUT = f"""
@@ -194,9 +223,11 @@ def answered_again(session: Session, environment: Environment, round_id: int) ->
 
 
 def undecided(session: Session, environment: Environment, round_id: int, pairs: Sequence[Pair]) -> list[Pair]:
-    """Those of a round's doubts that no HIT of it has a usable answer on, or on which workers are evenly divided."""
+    """Those of a round's doubts that no HIT of it has a usable answer on, or on which workers are evenly divided, but
+    for what is `left_out`."""
     answered = answered_again(session, environment, round_id)
-    return [pair for pair in pairs if pair not in answered or not answered[pair][0]]
+    out = left_out_of(session, environment, pairs)
+    return [pair for pair in pairs if pair not in out and (pair not in answered or not answered[pair][0])]
 
 
 def lost_share(session: Session, environment: Environment) -> float:
@@ -237,8 +268,9 @@ def hits_to_replace(
     A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
     pairs that lack usable answers beside a second opinion and are on no other HIT. A HIT of overlaps counts for the
     pairs that no second worker has judged usably: a second opinion of the first worker is none. Either counts with the
-    HITs that it replaces, whose answers may have been lost since. Its audit questions go with a HIT that is asked
-    again, as far as their audit still wants them; those that no such HIT takes are open.
+    HITs that it replaces, whose answers may have been lost since. What is `left_out` is not asked again. Its audit
+    questions go with a HIT that is asked again, as far as their audit still wants them; those that no such HIT takes
+    are open.
 
     Args:
         tallies: those of this environment, where they are at hand.
@@ -265,10 +297,14 @@ def hits_to_replace(
     wants = audit_store.open_questions(session, environment) if has_audits else Counter[Pair]()
     replaced = []
     taken = _labelled(session, environment)
+    out = left_out_of(session, environment, {item.pair for page in items.values() for item in page})
     for hit in closed:
         asking = PairRole.OVERLAP if hit.id in overlaps else PairRole.CANDIDATE
         asked = dict.fromkeys(
-            item.pair for id_ in tries[hit.id] for item in items[id_] if item.role is asking
+            item.pair
+            for id_ in tries[hit.id]
+            for item in items[id_]
+            if item.role is asking and item.pair not in out
         )
         if asking is PairRole.OVERLAP:
             pairs, missing = [pair for pair in asked if pair not in second], 1

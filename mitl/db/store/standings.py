@@ -33,6 +33,8 @@ class Standing(TypedDict):
     """Its name."""
     sides: tuple[str, str]
     """What the two sides of pairs are called."""
+    excluded: int
+    """Proposed pairs that nobody is asked about because exclusion lists name them."""
     batches: int
     again: Mapping[str, int]
     """Command → closed HITs that leave something to it, pairs first."""

@@ -104,7 +104,7 @@ _COLUMNS: tuple[Column[Incidence], ...] = (
 def _show(rows: Sequence[Incidence], of: AnalysisInput) -> Findings:
     """How many annotators proposed each verified match, and what follows for those that none proposed."""
     project = of.project
-    open_pairs = len({proposal.pair for proposal in project.standing} - project.answers.keys())
+    open_pairs = len({proposal.pair for proposal in project.askable} - project.answers.keys())
     return Findings(
         counts={row.direction.value: for_json(_COLUMNS[1:], row) for row in rows},
         tables=(

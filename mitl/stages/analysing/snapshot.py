@@ -33,7 +33,8 @@ from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import declared_questions
 from mitl.judgements.gold_records import GoldState, gold_state
-from mitl.positives.merging import Exclusions, Merged, MergeRules, gather, merge
+from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import Merged, MergeRules, gather, merge
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers, pair_answers
 from mitl.records import (
     BatchKind,
@@ -122,6 +123,11 @@ class ProjectSnapshot:
     def standing(self) -> tuple[Proposal, ...]:
         """The proposals but those of withdrawn annotators, about whose pairs nobody is asked any more."""
         return tuple(proposal for proposal in self.proposals if proposal.annotator not in self.withdrawn)
+
+    @cached_property
+    def askable(self) -> tuple[Proposal, ...]:
+        """Those of ``standing`` that no exclusion list names: people are asked about their pairs alone."""
+        return tuple(proposal for proposal in self.standing if proposal.pair not in self.exclusions)
 
     @property
     def scored_in(self) -> Environment | None:

@@ -19,7 +19,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.errors import AuditError
 from mitl.judgements.gold_records import gold_state
-from mitl.positives.merging import Exclusions, Merged, MergeRules, gather, merge
+from mitl.positives.merging import Merged, MergeRules, gather, merge
 from mitl.positives.pair_answers import pair_answers
 from mitl.proposals.candidates import finders, ranked_pairs
 from mitl.records import Direction, Pair, several
@@ -77,10 +77,7 @@ def merged_now(context: Context) -> Merged:
         originals_with(context),
         None if humans_only else audit_store.machine_labels(session, environment),
     )
-    exclusions = item_store.exclusions(session)
-    return merge(
-        evidence, rules, Exclusions.of((row.kind, row.image_id, row.caption_id) for row in exclusions)
-    )
+    return merge(evidence, rules, item_store.excluded(session))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +146,7 @@ def strata_for_recall(context: Context, pool: Pool) -> Strata:
 
 
 def strata_for_labels(context: Context) -> Strata:
-    """The open candidates, by what a machine would call them: a match or none.
+    """The open candidates that no exclusion list names, by what a machine would call them: a match or none.
 
     Raises:
         AuditError: no candidate is open, or labels stand that those by this sample would replace.
@@ -163,9 +160,8 @@ def strata_for_labels(context: Context) -> Strata:
         )
     proposals = columns.proposal_columns(session)
     proposed = distinct(proposals["pair"].to_numpy())
-    open_pairs = proposed[
-        ~contains(pack_pairs(open_work.asked_pairs(session, context.environment)), proposed)
-    ]
+    asked = pack_pairs(open_work.asked_pairs(session, context.environment))
+    open_pairs = proposed[~contains(asked, proposed) & ~item_store.excluded(session).name(proposed)]
     if not len(open_pairs):
         raise AuditError("no candidate is open, so there is nothing left that a machine could label")
     merged = merged_now(context)

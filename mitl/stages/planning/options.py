@@ -76,7 +76,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         TooFewAnswersError: nobody was asked.
         AuditError: nothing was proposed, or nobody answered.
     """
-    pairs = pack_pairs({proposal.pair for proposal in project.standing})
+    pairs = pack_pairs({proposal.pair for proposal in project.askable})
     if not len(pairs):
         raise AuditError("no candidate pair to plan for; run `mitl propose`")
     if not project.answers:
@@ -87,7 +87,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         raise AuditError(f"no candidate has a usable answer yet; {then}")
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
-        pairs_of_way = [ranked.pair for ranked in project.standing if ranked.direction is direction]
+        pairs_of_way = [ranked.pair for ranked in project.askable if ranked.direction is direction]
         at = places(pairs, pack_each(pairs_of_way))
         asking = [query_of(pair, direction) for pair in pairs_of_way]
         queries[at] = (number << _QUERY_BITS) + np.array(asking, np.int64)
@@ -142,7 +142,7 @@ def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
         )
     names = {row.name: number for number, row in enumerate(project.annotators)}
     ways = {direction: number for number, direction in enumerate(Direction)}
-    rows = project.standing
+    rows = project.askable
     features = rank_features(
         np.array(
             [names[proposal.annotator] * len(ways) + ways[proposal.direction] for proposal in rows], np.int64

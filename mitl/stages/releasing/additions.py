@@ -22,7 +22,8 @@ from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import TrainedRow
 from mitl.errors import AuditError
 from mitl.positives.certifying import AuditRecord, certified
-from mitl.positives.merging import Exclusions, Merged
+from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import Merged
 from mitl.positives.release_input import (
     ChosenRound,
     CollectedText,

@@ -212,8 +212,8 @@ def _known(context: Context, cxc_below: float) -> _Known:
     pairs = [Pair(caption.image_id, caption.id) for caption in captions.values()]
     answers = majority_answers(columns.judgement_columns(session, context.environment))
     refused = refused_originals(pairs, answers, item_store.ratings(session), cxc_below=cxc_below)
-    lists = item_store.exclusions(session)
-    listed = {original.pair for original in refused if any(entry.covers(original.pair) for entry in lists)}
+    lists = item_store.excluded(session)
+    listed = {original.pair for original in refused if original.pair in lists}
     return _Known(images, captions, refused, releases.verdicts(session), listed)
 
 

@@ -27,7 +27,7 @@ from mitl.db.store.ledger import SettledWork
 from mitl.db.store.proposals import RunRow
 from mitl.judgements.gold_records import GoldState
 from mitl.judgements.wages import HOUR_MS, worker_pay
-from mitl.positives.merging import Exclusions
+from mitl.positives.exclusions import Exclusions
 from mitl.positives.release_input import (
     BatchPay,
     ControlKind,
@@ -105,7 +105,6 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
     """
     session, environment = context.session, context.environment
     dataset = item_store.dataset(session)
-    exclusions = item_store.exclusions(session)
     image_ids, caption_ids = item_store.names(session, dataset.id)
     changed = item_store.references(session, dataset.id)
     queries = proposal_store.queries(session)
@@ -117,8 +116,8 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
         image_ids=image_ids,
         caption_ids=caption_ids,
         references={caption_ids[query]: image_ids[image] for query, image in changed.items()},
-        exclusions=Exclusions.of((row.kind, row.image_id, row.caption_id) for row in exclusions),
-        n_exclusions=len(exclusions),
+        exclusions=item_store.excluded(session),
+        n_exclusions=len(item_store.exclusions(session)),
         runs=tuple(proposal_store.runs(session)),
         batches=tuple(batches),
         wordings=journal.wordings(session),

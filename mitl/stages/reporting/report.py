@@ -440,7 +440,8 @@ def _notes(project: ProjectSnapshot, funnel: FunnelCounts) -> tuple[str, ...]:
             f"Nobody has judged anything on {project.environment.value} yet, so most of this page is empty; "
             "`mitl status` says what comes next."
         )
-    open_pairs = (funnel.distinct or 0) - (funnel.usable or 0)
+    left_out = {row.pair for row in project.standing}.difference(row.pair for row in project.askable)
+    open_pairs = (funnel.distinct or 0) - (funnel.usable or 0) - len(left_out - project.answers.keys())
     # Below zero where answers came from a file and nothing was proposed.
     if project.submissions and open_pairs > 0:
         notes.append(

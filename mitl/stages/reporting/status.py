@@ -44,7 +44,7 @@ class StatusCounts(EnvironmentCounts):
     images: Annotated[int, "images of the data set"]
     captions: Annotated[int, "captions of the data set"]
     pairs: Annotated[int, "candidate pairs"]
-    pairs_open: Annotated[int, "pairs on no live HIT and without a usable judgement"]
+    pairs_open: Annotated[int, "pairs on no live HIT, without a usable judgement and on no exclusion list"]
     pairs_judged: Annotated[int, "pairs with a usable judgement"]
     hits: Annotated[dict[str, int], "HITs by state: planned, sending, posted, closed"]
     submissions: Annotated[int, "assignments submitted"]
@@ -179,6 +179,7 @@ def _rows(now: StatusCounts, standing: Standing, audit: AuditState | None) -> tu
     beyond = now["pairs_judged"] + now["pairs_open"] > now["pairs"]
     judged = f"{now['pairs_judged']:,} judged{' (some never proposed)' if beyond else ''}"
     pairs = f"{now['pairs']:,} proposed, {judged}, {now['pairs_open']:,} open"
+    pairs += f", {standing['excluded']:,} left out by exclusion lists" * bool(standing["excluded"])
     unsent, texts = now["calls_open"], now["texts"]
     rows = (
         (

@@ -54,7 +54,7 @@ def unanswered(context: Context, turn: Turn) -> set[Pair]:
     A pair in doubt lacks one until another worker has answered it, and a third where two differ.
     """
     session, environment = context.session, context.environment
-    chosen = unpack_pairs(round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy())
+    chosen = _to_ask(context, turn.row)
     workers = open_work.usable_workers(session, environment)
     sample = {pair for pair in audit_store.drawn_for_labels(session, environment) if not workers.get(pair, 0)}
     if turn.wish.strategy == DOUBTS:
@@ -79,15 +79,20 @@ def _affordable(context: Context, turn: Turn) -> Campaign | None:
     return replace(request, limit=sum(map(len, asked))) if asked else None
 
 
+def _to_ask(context: Context, row: RoundRow) -> list[Pair]:
+    """What a round chose, but for pairs that exclusion lists have named since."""
+    chosen = round_store.chosen_pairs(context.session, row.id)["pair"].to_numpy()
+    return unpack_pairs(chosen[~open_work.left_out(context.session, context.environment, chosen)])
+
+
 def publish_chosen(turn: Turn) -> Done:
     """Post what is chosen and on no HIT yet, within what is left of the budget."""
     for _ in range(_MOST_TRIES):
         with open_context(turn.settings, turn.environment, read_only=True) as context:
-            session = context.session
-            chosen = unpack_pairs(round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy())
+            chosen = _to_ask(context, turn.row)
             # A pair counts as asked once it is planned; what was planned and not posted is no question yet.
             asked, interrupted = asked_pairs(context, turn.row), _interrupted(context)
-            hits = round_store.posted_hits(session, context.environment, turn.row.id)
+            hits = round_store.posted_hits(context.session, context.environment, turn.row.id)
             if asked.issuperset(chosen) and not interrupted:
                 return Done(f"all {several(len(chosen), 'chosen pair')} are asked", {"hits_posted": hits})
             left = _left(context, turn)

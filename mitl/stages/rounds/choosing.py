@@ -9,7 +9,7 @@ import pandas as pd
 
 from mitl.core.arrays import Ints, contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
-from mitl.db.store import audits, columns, open_work, proposals
+from mitl.db.store import audits, columns, items, open_work, proposals
 from mitl.errors import RoundError
 from mitl.fusion.evidence import UnitVectors, joined
 from mitl.hits.packing import CANDIDATES_PER_HIT
@@ -68,10 +68,10 @@ def choice_of(
 ) -> SelectionProblem:
     """What a strategy is given.
 
-    Open is what nobody was asked (no live HIT, no usable answer), what no machine labelled, and what the sample for
-    machine labels does not hold: its pairs are asked before all others anyway, and teach nothing. Pairs of an audit of
-    recall are open like any other: to leave them out would be to look at the sample, and its matches would never be
-    found. Answers of audits, and on the sample, are not read.
+    Open is what nobody was asked (no live HIT, no usable answer), what no machine labelled, what no exclusion list
+    names, and what the sample for machine labels does not hold: its pairs are asked before all others anyway, and teach
+    nothing. Pairs of an audit of recall are open like any other: to leave them out would be to look at the sample, and
+    its matches would never be found. Answers of audits, and on the sample, are not read.
 
     Args:
         again: open is, on the contrary, what has an answer or a machine label and may be asked again.
@@ -94,8 +94,8 @@ def choice_of(
         gathered = evidence(context, answers)
         rows, likeness = gathered.ranked, SideVectors(_one(gathered.pictures), _one(gathered.texts))
     else:
-        _, items = read_items(session, context.settings)
-        rows = ranked(context, items, proposals.runs(session))
+        _, searched = read_items(session, context.settings)
+        rows = ranked(context, searched, proposals.runs(session))
     if options.deepest is not None:
         rows = rows[rows["rank"] <= options.deepest]
     fused = fused_scores(context)
@@ -104,6 +104,8 @@ def choice_of(
     else:
         asked = distinct(np.concatenate([pack_pairs(open_work.asked_pairs(session, environment)), sampled]))
         pool = pool_of(rows, asked, answers, fused)
+    excluded = items.excluded(session).name(pool["pair"].to_numpy())
+    pool = pool.assign(open=pool["open"] & ~excluded)
     if again and not pool["open"].any():
         raise RoundError(
             "no pair can be asked again: none with an answer or a machine label has a fused probability, and fewer "
@@ -114,8 +116,8 @@ def choice_of(
         if options.deepest is not None:
             within, more = f" within {several(options.deepest, 'rank')}", "choose among more ranks, "
         raise RoundError(
-            f"none of {several(len(pool), 'ranked pair')}{within} is open: all were asked, or labelled by machine; "
-            f"{more}propose with another annotator or deeper, or go on with `mitl build-dataset`"
+            f"none of {several(len(pool), 'ranked pair')}{within} is open: all were asked, labelled by machine or "
+            f"excluded; {more}propose with another annotator or deeper, or go on with `mitl build-dataset`"
         )
     hit_cents = options.hit_cents or answer_price(context).hit_cents
     return SelectionProblem(pool, rows, budget, seed, hit_cents / CANDIDATES_PER_HIT, likeness=likeness)

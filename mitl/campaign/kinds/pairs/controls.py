@@ -38,12 +38,12 @@ def draw_controls(
     """
     dataset = item_store.dataset(session)
     captions = item_store.captions(session, dataset.id)
-    exclusions = item_store.exclusions(session)
+    excluded = item_store.excluded(session)
     ratings = item_store.ratings(session)
     withdrawn = {gold.pair for gold in gold_state(session, environment, settings.gold_rule).withdrawn}
     used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
     originals = item_store.originals(session, dataset.id)
-    refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn
+    refused = {pair for pair in originals if pair in excluded} | withdrawn
     known_pairs = {
         *originals,
         *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),

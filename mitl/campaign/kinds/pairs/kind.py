@@ -137,6 +137,8 @@ class PairsKind:
                 f"{columns('audit', f'{plan.n_audit:,}')} questions of a random sample, which workers cannot tell from "
                 "candidates",
             )
+        if plan.left_out:
+            lines.append(f"  {plan.left_out}")
         if plan.out:
             lines.append(
                 f"  the limit counts {sum(stored.asked for stored in plan.out):,} pairs that are out "

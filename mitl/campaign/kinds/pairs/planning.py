@@ -41,7 +41,7 @@ from mitl.hits.packing import (
 )
 from mitl.hits.validation import check_batch
 from mitl.proposals.sampling import shuffled_pairs
-from mitl.records import BatchKind, Direction, Environment, HitItem, Page, Pair, PairRole
+from mitl.records import BatchKind, Direction, Environment, HitItem, Page, Pair, PairRole, several
 from mitl.records.rounds import DOUBTS
 from mitl.settings import Settings
 
@@ -180,7 +180,11 @@ def _open_plan(
         proposal_store.latest_run(session)
     if left:
         return PairsPlan(left=left)
-    what = _open_questions(_Standing.of(session, environment), request, candidates, doubts)
+    standing = _Standing.of(session, environment)
+    excluded = open_work.left_out_of(session, environment, candidates) - standing.asked
+    candidates = [pair for pair in candidates if pair not in excluded]
+    left_out = "" if request.drawn else _left_out(len(excluded))
+    what = _open_questions(standing, request, candidates, doubts)
     # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
     to_replace = [] if request.pilot is not None else what.again
     n_open = len(what.pairs) + len(what.audits) + sum(map(_n_asked, to_replace))
@@ -202,7 +206,7 @@ def _open_plan(
         only = "chosen" if request.chosen else "drawn" if request.drawn else f"{request.direction} candidate"
         is_part = only != "both candidate" and not n_held_back
         why = f"every {only} pair is on an open HIT or judged" if is_part else ""
-        return PairsPlan(n_held_back=n_held_back, out=out, waits_for=why)
+        return PairsPlan(n_held_back=n_held_back, left_out=left_out, out=out, waits_for=why)
     from mitl.campaign.kinds.pairs.controls import draw_controls  # which loads pandas and scipy
 
     now = dataclasses.replace(now, again=to_replace, disputed=disputed)
@@ -215,7 +219,20 @@ def _open_plan(
         golds = draw_controls(session, settings, environment, n_pages, spare=2 + CANDIDATES_PER_HIT)
         again, fresh = _packed(now, before, golds, request.overlap, settings.seed, may_meet=True)
     check_batch(fresh)
-    return PairsPlan(tuple(fresh), tuple(again), n_limited=n_limited, n_held_back=n_held_back, out=out)
+    return PairsPlan(
+        tuple(fresh),
+        tuple(again),
+        n_limited=n_limited,
+        n_held_back=n_held_back,
+        left_out=left_out,
+        out=out,
+    )
+
+
+def _left_out(n: int) -> str:
+    """The excluded candidates in words; nothing where there is none."""
+    which = f"{several(n, 'pair')} that exclusion lists name {'is' if n == 1 else 'are'} not asked"
+    return f"{which}: no release would use the answers" if n else ""
 
 
 @dataclass(frozen=True, slots=True)
