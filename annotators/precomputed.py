@@ -112,7 +112,7 @@ class PrecomputedRankings:
             )
         by_image = {item.external_id: item.id for item in images}
         by_caption = {item.external_id: item.id for item in captions}
-        return read_ranking(path, *direction.ordered(by_image, by_caption), query_ids, depth)
+        return read_ranking(path, direction, *direction.ordered(by_image, by_caption), query_ids, depth)
 
 
 def build_embeddings(options: Options) -> PrecomputedEmbeddings:
@@ -178,7 +178,12 @@ COLUMNS = ("query_id", "rank", "item_id", "similarity")
 
 
 def read_ranking(
-    path: Path, queries: Mapping[str, int], items: Mapping[str, int], query_ids: Sequence[int], depth: int
+    path: Path,
+    direction: Direction,
+    queries: Mapping[str, int],
+    items: Mapping[str, int],
+    query_ids: Sequence[int],
+    depth: int,
 ) -> Ranking:
     """The first ``depth`` items of these queries from a file of (query_id, rank, item_id, similarity) rows.
 
@@ -187,10 +192,11 @@ def read_ranking(
 
     Raises:
         AnnotatorError: a query without rows, fewer than ``depth`` items, an item that is unknown or repeated,
-            ranks that do not count from 1, similarities that rise with the rank or are not finite.
+            ranks that do not count from 1, similarities that rise with the rank or are not finite, or a file that
+            `mitl propose` wrote of the other direction.
     """
     external = {surrogate: name for name, surrogate in queries.items()}
-    table = _read(path, [external[query] for query in query_ids])
+    table = _read(path, direction, [external[query] for query in query_ids])
     rows_of: dict[str, list[tuple[int, str, float]]] = {}
     for query, rank, item, similarity in zip(*(table[name] for name in COLUMNS), strict=True):
         rows_of.setdefault(str(query), []).append((rank, str(item), similarity))
@@ -205,13 +211,21 @@ def read_ranking(
     return Ranking(np.array(query_ids, dtype=np.int64), item_ids, similarities)
 
 
-def _read(path: Path, external_query_ids: Sequence[str]) -> dict[str, list[Any]]:
+def _read(path: Path, direction: Direction, external_query_ids: Sequence[str]) -> dict[str, list[Any]]:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
-        names = pq.read_schema(path).names
+        schema = pq.read_schema(path)
+        said = (schema.metadata or {}).get(b"direction", direction.value.encode()).decode(errors="replace")
+        if said != direction.value:
+            # Ids may be numbers from 1 on both sides, and then nothing else tells.
+            raise AnnotatorError(
+                f"{str(path)!r} says that it ranks in the direction {said}, not {direction}; give the file of "
+                f"{direction}, or the other direction"
+            )
+        names = schema.names
         missing = [name for name in COLUMNS if name not in names]
         if missing:
             raise AnnotatorError(

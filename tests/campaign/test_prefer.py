@@ -255,6 +255,26 @@ def test_what_cannot_be_meant_is_one_line_and_posts_nothing(settings, wish, erro
     assert posted_pages(settings) == {}
 
 
+def test_a_file_of_the_other_direction_is_not_compared_though_its_ids_are_known(settings):
+    """Images and captions are both numbered from 1; what `mitl propose` wrote says which of them it ranks."""
+    files = tuple((name, next(settings.runs.glob(f"*/{name}.t2i.parquet"))) for name in ("near", "far"))
+
+    with pytest.raises(AnnotatorError, match="says that it ranks in the direction t2i, not i2t"):
+        run_study(settings, direction=Direction.I2T, queries=1, systems=(), files=files)
+
+    assert posted_pages(settings) == {}
+
+
+def test_systems_that_rank_alike_are_said_to_leave_nothing_to_prefer(settings):
+    """One file under two names; it is not said that people were asked."""
+    twice = {"systems": (), "files": (("x", guesses(settings)), ("y", guesses(settings)))}
+
+    result = run_study(settings, **twice)
+
+    assert result.status == "nothing_to_do"
+    assert "give the same list on every query" in result.lines[0]
+
+
 def test_systems_without_a_common_query_are_told_no_number_of_queries(settings):
     """A file of other queries than those that were proposed."""
     import pyarrow.parquet as pq

@@ -151,7 +151,7 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
         from annotators.base import file_sha256
         from annotators.precomputed import read_ranking as read_file
 
-        ranking = read_file(path, query_ids, item_ids, queries, study.top_k)
+        ranking = read_file(path, study.direction, query_ids, item_ids, queries, study.top_k)
         rows = zip(queries, ranking.item_ids.tolist(), strict=True)
         lists[name] = {query: tuple(row) for query, row in rows}
         compared.append(System(name, f"file {path.name} sha256 {file_sha256(path)[:_SHA]}"))
