@@ -247,10 +247,17 @@ def _require_maximum(wins: Floats, names: Sequence[str]) -> None:
     losers = [place for place in range(len(names)) if reach[row, place]]
     rest = [place for place in range(len(names)) if not reach[row, place]]
     met = wins[np.ix_(losers, rest)].any() or wins[np.ix_(rest, losers)].any()
-    what = "was never preferred to" if met else "was never compared with"
+    what, remedy = (
+        ("was never preferred to", "collect more answers, or add wins each way with a prior of, say, 0.5")
+        if met
+        else (
+            "was never compared with",
+            "compare some of them, or score the studies apart, as with --batch NAME",
+        )
+    )
     raise MetricError(
         f"{_listed([names[place] for place in losers])} {what} {_listed([names[place] for place in rest])}, so "
-        "Bradley-Terry strengths have no maximum; collect more answers, or add wins each way with a prior of, say, 0.5"
+        f"Bradley-Terry strengths have no maximum; {remedy}"
     )
 
 

@@ -302,7 +302,7 @@ def check_money(
         left = " (a round: what its --budget leaves)" if request.own_words.get("chosen") else ""
         raise UsageError(
             f"the bill is {format_dollars(whole)}{also}, above --max-cost {format_dollars(request.max_cost_cents)}"
-            f"{left}; raise it{'' if quote.posted_cents else ', or ask fewer pairs with --limit'}"
+            f"{left}; raise it{'' if quote.posted_cents else ', or ask less with --limit'}"
         )
     floor = floor_cents(settings, request.environment)
     for part in quote.parts:
