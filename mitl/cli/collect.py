@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,19 +82,27 @@ def choose_command(app: App, environment: Environment | None, side: str, **wish:
     default=6,
     help="Images offered for a caption: those that the annotators ranked first.",
 )
-@click.option("--min-words", type=click.IntRange(min=1), default=4, help="Minimum words of a text.")
-@click.option("--max-words", type=click.IntRange(min=1), default=40, help="Maximum words of a text.")
+@click.option(
+    "--min-words",
+    "least_words",
+    type=click.IntRange(min=1),
+    help="Minimum words of a text [default: as asked last, at first 4].",
+)
+@click.option(
+    "--max-words",
+    "most_words",
+    type=click.IntRange(min=1),
+    help="Maximum words of a text [default: as asked last, at first 40].",
+)
 @click.option(
     "--language",
     type=click.Choice(["en", "de", "fr", "es", "any"]),
-    default="en",
-    help="Language of the texts, checked only by letters and common words.",
+    help="Language of the texts, checked only by letters and common words [default: as asked last, at first en].",
 )
 @click.option(
     "--accept",
     type=click.Choice(["yes", "weak_yes"]),
-    default="weak_yes",
-    help="Lowest review answer that accepts a text.",
+    help="Lowest review answer that accepts a text [default: as asked last, at first weak_yes].",
 )
 @limit_option("items", "--task and --template")
 @click.option(
@@ -111,10 +120,7 @@ def publish_command(
     posting: Posting,
     task: str | None,
     per_hit: int | None,
-    min_words: int,
-    max_words: int,
-    language: str,
-    accept: str,
+    accept: str | None,
     **asked: Any,
 ) -> None:
     """Pack what is open into HITs, print the bill, and post.
@@ -123,18 +129,19 @@ def publish_command(
     since: reviews of new texts, and refused items, of another worker. The batch keeps its rules, so a text is checked
     against the rules its worker was shown.
     """
-    from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
+    from mitl.campaign.kinds.texts.planning import CollectTexts, due_task, earlier_terms
     from mitl.records import Label
-    from mitl.records.collection import Terms, TextRules
 
     where = require_environment(environment)
+    terms = earlier_terms(app.settings, where)
+    told = {name: asked.pop(name) for name in ("least_words", "most_words", "language")}
+    rules = replace(terms.rules, **{name: value for name, value in told.items() if value is not None})
     accepts = (Label.YES,) if accept == Label.YES else (Label.YES, Label.WEAK_YES)
-    rules = TextRules(least_words=min_words, most_words=max_words, language=language)
     request = CollectTexts(
         environment=where,
         direction=task or due_task(app.settings, where).value,
         per_hit=per_hit or 0,
-        terms=Terms(rules, accepts),
+        terms=replace(terms, rules=rules, **({"accepts": accepts} if accept else {})),
         **posting.terms,
         **asked,
     )

@@ -26,7 +26,7 @@ from mitl.db.session import open_database
 from mitl.db.store import answers, collection, hits, items, ledger
 from mitl.errors import CrowdError, MetricError, ProposalError, RoundError, UsageError
 from mitl.positives.loading import read_release
-from mitl.records import CollectionRole, Decision, Direction, HitState
+from mitl.records import CollectionRole, Decision, Direction, HitState, Label
 from mitl.records.collection import TEXTS, Terms, TextRules
 from mitl.stages.analysing.analyse import analyse
 from mitl.stages.analysing.snapshot import read_project
@@ -434,6 +434,40 @@ def test_what_was_chosen_is_the_next_thing_to_ask(tmp_path, monkeypatch):
     ok("collect", "choose", "--count", 1, "--strategy", "random", "--items", "images.txt")
 
     assert ok("status").out.endswith("next: mitl collect publish --sandbox\n")
+
+
+def test_the_command_that_status_names_asks_under_the_rules_of_before(settings, monkeypatch):
+    """Its words are a bare `mitl collect publish`; what is given anew holds from then on."""
+    monkeypatch.chdir(settings.project)
+
+    def terms():
+        with open_database(settings.db_url, read_only=True) as session:
+            latest = list(collection.terms_of(session).values())[-1]
+        return latest.rules.language, latest.rules.least_words, latest.rules.most_words, latest.accepts
+
+    chosen(settings, 2)
+    ok(
+        "collect",
+        "publish",
+        "--sandbox",
+        "--language",
+        "any",
+        "--max-words",
+        30,
+        "--accept",
+        "yes",
+        "--limit",
+        1,
+    )
+    ok("collect", "publish", "--sandbox", "--limit", 2)
+    assert terms() == ("any", 4, 30, (Label.YES,))
+    work(settings)
+    assert "next: mitl collect publish --sandbox" in ok("status").out
+    ok("collect", "publish", "--sandbox")
+    assert terms() == ("any", 4, 30, (Label.YES,))
+    chosen(settings, 1)
+    ok("collect", "publish", "--sandbox", "--task", "write", "--min-words", 5, "--accept", "weak_yes")
+    assert terms() == ("any", 5, 30, (Label.YES, Label.WEAK_YES))
 
 
 def test_bad_input_is_one_clear_line(settings, monkeypatch):

@@ -19,6 +19,7 @@ from mitl.core.arrays import unpack_ids
 from mitl.crowd.context import open_context
 from mitl.db.store import collection as collection_store
 from mitl.db.store import columns
+from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
 from mitl.errors import ProposalError, RoundError, UsageError
@@ -231,3 +232,14 @@ def due_task(settings: Settings, environment: Environment) -> CollectionRole:
         if any(item.state is ItemState.OPEN and item.choice.is_image is of_images for item in items):
             return task
     return CollectionRole.WRITE
+
+
+def earlier_terms(settings: Settings, environment: Environment) -> Terms:
+    """The rules of the latest texts asked for in an environment, and what its latest batch accepts; else the usual."""
+    with open_context(settings, environment, read_only=True) as context:
+        kept = collection_store.terms_of(context.session)
+        batches = [row for row in hit_store.batches(context.session, environment) if row.id in kept]
+    rules = [kept[row.id].rules for row in batches if row.direction == CollectionRole.WRITE]
+    accepts = [kept[row.id].accepts for row in batches]
+    usual = Terms()
+    return Terms([usual.rules, *rules][-1], [usual.accepts, *accepts][-1])
