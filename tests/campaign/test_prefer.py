@@ -50,6 +50,7 @@ from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.desk_submission import strips
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
+from mitl.stages.reviewing.workers import workers
 
 
 @pytest.fixture
@@ -107,6 +108,7 @@ def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(
         )
         assert sum(system["score"] for system in scored.counts["systems"].values()) == pytest.approx(100)
         assert_each_hit_is_there_once(finished)
+        assert len(workers(finished).tables) == 1, "nobody answered pairs, so no table of dashes tells how"
 
 
 def test_only_a_query_whose_positives_are_known_is_a_control(settings):

@@ -92,7 +92,7 @@ def workers(
         counts["raters"] = [rater_row(worker, rating) for worker, rating in raters.items()]
     if not people:
         return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
-    of_pairs = [person for person in people if person.entropy is not None or person.rating is None]
+    of_pairs = [person for person in people if (person.entropy, person.median_s) != (None, None)]
     return StageResult(
         counts=counts,
         paths=write_rows(csv, rows),
