@@ -74,7 +74,7 @@ class CarriedOut:
 def plan_rejection(session: Session, row: StoredAssignment, reason: str) -> None:
     """Keep the reason of a rejection with its intent, so that a killed run can still carry it out.
 
-    A rejection that the server refused is asked again for the new reason.
+    A rejection that the server refused, or was not told of yet, is made for the new reason.
     """
     request = json.dumps({"assignment": row.mturk_assignment_id, "reason": reason})
     journal.plan(session, REJECT, [(row.key, None, request)], utc_now())

@@ -105,8 +105,11 @@ def test_one_decision_is_named_beside_those_that_wait(project, tmp_path, decisio
     assert waiting.counts["submissions"] == others and waiting.counts["calls_open"] == 1
     assert any("what was decided about 1 submission; `mitl harvest`" in line for line in waiting.lines)
     assert status(project, SANDBOX).next == "mitl harvest"
-    rule(project, [Ruling(first, decision, REASON)], SANDBOX)
+    rule(project, [Ruling(first, decision, f"{REASON} Sorry.")], SANDBOX)
     assert (unsent(project), queue(project, SANDBOX).lines) == (0, ())
+    # Nobody had read the reason that was given first.
+    is_rejected = decision is Decision.REJECT
+    assert (f"rejected: {f'{REASON} Sorry.'!r}" in show(project, first).lines) is is_rejected
 
 
 def test_a_rejection_that_the_server_refuses_is_made_for_another_reason(project, tmp_path):

@@ -71,15 +71,15 @@ def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str
 
 
 def amend(session: Session, kind: str, key: str, request: str, *, unclear: bool = False) -> None:
-    """Ask otherwise for a call that the server refused, before it is made again.
+    """Ask otherwise for a call that the server refused or that was not made yet, before it is made.
 
     Args:
         unclear: also for one that is not done and may have had its effect, where the new one takes its place.
     """
-    states = set(JournalState) - {JournalState.DONE} if unclear else {JournalState.FAILED}
+    made = {JournalState.DONE} if unclear else {JournalState.DONE, JournalState.SENDING}
     session.execute(
         update(Journal)
-        .where(Journal.kind == kind, Journal.key == key, Journal.state.in_(states))
+        .where(Journal.kind == kind, Journal.key == key, Journal.state.not_in(made))
         .values(request=request)
     )
 
