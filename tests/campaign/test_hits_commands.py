@@ -534,6 +534,7 @@ def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):
     assert "no batch 'b2'" in mitl("hits", "expire", "b2").error
     assert "--assignments N" in mitl("hits", "extend", "b1").error
     assert "is on sandbox, not on live" in mitl("hits", "expire", "b1", "--live").error
+    assert "no batch was posted on live yet" in mitl("hits", "expire", "--all", "--live").error
 
 
 def test_the_commands_of_the_page_run_as_written(asked, monkeypatch):

@@ -6,7 +6,7 @@ import datetime as dt
 
 import numpy as np
 import pytest
-from audit_kit import NOW, SANDBOX, add_audit, add_page, some_pairs, submit
+from audit_kit import NOW, SANDBOX, add_audit, add_page, nothing_listed, some_pairs, submit
 from db_kit import postgres_database
 from sqlalchemy import text
 from world_kit import make_world
@@ -15,7 +15,7 @@ from mitl.core.arrays import unpack_pairs
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work
 from mitl.db.store.columns import judgement_columns
-from mitl.records import AuditPurpose, Decision, HitState, Label, PairRole
+from mitl.records import AuditPurpose, Decision, Environment, HitState, Label, PairRole
 from mitl.records.frames import LABELS, NONE, frame
 
 YES, WEAK_YES, WEAK_NO, NO = (LABELS.index(label) for label in Label)
@@ -69,11 +69,14 @@ def test_a_sample_is_kept_as_it_was_drawn(session):
 
 
 def test_a_pair_is_one_row_however_often_it_is_drawn(session):
-    """A second audit of the same pairs makes no further rows of pairs."""
+    """A further audit of the same pairs makes no further rows of pairs; each environment numbers its own."""
     pairs = some_pairs(session, 3)
     first, second = add_audit(session, pairs), add_audit(session, pairs, seed=1)
+    drawn = audits.drawn_pairs(session, first.id)
+    live = audits.add_audit(session, Environment.LIVE, first.design, nothing_listed(), drawn, NOW)
 
-    assert (first.number, second.number) == (1, 2)
+    assert (first.number, second.number, live.number) == (1, 2, 1)
+    assert audits.audits(session, Environment.LIVE) == [live]
     assert session.execute(text("SELECT count(*) FROM pair")).scalar_one() == 3
     assert audits.current(session, SANDBOX, AuditPurpose.RECALL) == second
 

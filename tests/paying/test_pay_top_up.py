@@ -15,6 +15,7 @@ from harvest_kit import in_pipeline, on_server
 from pay_kit import (
     BUDGET_CENTS,
     LIVE,
+    REWARD_CENTS,
     copy_of,
     granted,
     kept_project,
@@ -26,12 +27,13 @@ from pay_kit import (
 from sqlalchemy import text
 
 from mitl.campaign.bill import committed_cents
+from mitl.crowd.paying import payment
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import open_database
-from mitl.db.store import ledger
+from mitl.db.store import hits, ledger
 from mitl.errors import CrowdError, FundsError, StoreError, UsageError
 from mitl.records import StageResult
 from mitl.settings import Settings
@@ -341,6 +343,17 @@ def test_an_endpoint_that_charges_takes_a_fifth_of_each_bonus(settings, monkeypa
     assert result.counts["fees_cents"] == 43
     assert booked(settings, "fee") == [13, 30]
     assert booked(settings) == [UNTIMED, SLOW]
+
+
+def test_an_endpoint_that_charges_takes_a_fifth_of_each_reward(settings):
+    """Each approval is booked with the fee for as many workers as its HIT asks for."""
+    with open_database(settings.db_url, read_only=True) as session:
+        [batch] = hits.batches(session, LIVE)
+        paid = ledger.settled_work(session, LIVE)[0]
+        reward, fee = payment(session, paid.id, paid.key, batch, charges_fee=True)
+
+    assert reward == (paid.id, "reward", f"reward:{paid.key}", REWARD_CENTS)
+    assert fee == (paid.id, "fee", f"fee:{paid.key}", REWARD_CENTS // 5)
 
 
 @pytest.mark.postgres
