@@ -98,23 +98,29 @@ def test_environments_do_not_see_each_other(crowd):
 
 
 def test_a_request_token_is_remembered_for_24_hours(crowd):
-    """A repeat is refused with the HIT's id; a day later the same token makes a second HIT."""
+    """A repeat is refused with the HIT's id; a day later the same token alone makes a second HIT."""
     client = crowd.boto()
     hit = post_hit(client, UniqueRequestToken="token-1")
 
-    code, message = refusal(
-        client.create_hit_with_hit_type,
-        HITTypeId=hit["HITTypeId"],
-        LifetimeInSeconds=60,
-        Question=question(),
-        UniqueRequestToken="token-1",
-    )
-    crowd.clock.advance(hours=24, seconds=1)
+    def repeat(token):
+        return refusal(
+            client.create_hit_with_hit_type,
+            HITTypeId=hit["HITTypeId"],
+            LifetimeInSeconds=60,
+            Question=question(),
+            UniqueRequestToken=token,
+        )
+
+    code, message = repeat("token-1")
+    crowd.clock.advance(hours=23)
+    post_hit(client, UniqueRequestToken="token-2")
+    crowd.clock.advance(hours=1, seconds=1)
     later = post_hit(client, UniqueRequestToken="token-1")
 
     assert code == "HitAlreadyExists"
     assert hit["HITId"] in message
     assert later["HITId"] != hit["HITId"]
+    assert repeat("token-2")[0] == "HitAlreadyExists"
 
 
 def test_a_token_of_a_failed_request_is_free(crowd):

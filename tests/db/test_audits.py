@@ -77,6 +77,7 @@ def test_a_pair_is_one_row_however_often_it_is_drawn(session):
 
     assert (first.number, second.number, live.number) == (1, 2, 1)
     assert audits.audits(session, Environment.LIVE) == [live]
+    assert audits.listed(session, first.id).empty
     assert session.execute(text("SELECT count(*) FROM pair")).scalar_one() == 3
     assert audits.current(session, SANDBOX, AuditPurpose.RECALL) == second
 
