@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mitl.campaign.kinds.rankings.controls import known, with_other_controls
 from mitl.campaign.kinds.rankings.systems import designed_lists
 from mitl.errors import PackingError
 from mitl.hits.comparisons import (
@@ -20,7 +22,7 @@ from mitl.hits.comparisons import (
     pack_comparisons,
     sided,
 )
-from mitl.records import ComparisonRole, Direction, Preference
+from mitl.records import Comparison, ComparisonRole, Direction, Preference
 
 
 @st.composite
@@ -175,3 +177,28 @@ def test_with_five_positives_all_wrong_and_one_to_five_wrong_are_the_same():
     found = designed_lists(range(1, 6), range(11, 16))
 
     assert found["1-to-5-wrong"] == found["all-wrong"]
+
+
+def test_a_page_that_asks_again_takes_other_controls_that_fit():
+    """Of its direction and length and not known as bad, each once; if possible on a query that it does not ask and with
+    the better list on the same side. If there is none, the old one stays."""
+    old = Comparison(
+        2, ComparisonRole.CONTROL, Direction.T2I, 9, BETTER, RANDOM, (1, 2), (3, 4), Preference.LEFT
+    )
+    bad, asked_too, fits = (replace(old, query_id=query) for query in (22, 1, 24))
+    mirrored = replace(old, query_id=23, expected=Preference.RIGHT)
+    page = (replace(asked_too, place=1, role=ComparisonRole.ASKED, expected=None), old)
+    shown = [
+        old,
+        replace(old, query_id=20, direction=Direction.I2T),
+        replace(old, query_id=21, left_items=(1, 2, 5), right_items=(3, 4, 6)),
+        bad,
+        asked_too,
+        mirrored,
+        fits,
+    ]
+
+    for count, taken in ((7, fits), (6, mirrored), (5, asked_too), (4, old)):
+        assert with_other_controls(page, shown[:count], {known(bad)}) == (page[0], taken)
+    two = (old, replace(old, place=3, query_id=10))
+    assert with_other_controls(two, [fits, mirrored], ()) == (fits, replace(mirrored, place=3))

@@ -67,9 +67,12 @@ def with_other_controls(
     taken = {item.query_id for item in page if item.role is ComparisonRole.CONTROL}
     made = []
     for item in page:
+        if item.role is not ComparisonRole.CONTROL:
+            made.append(item)
+            continue
         fitting = [
             other
-            for other in (shown if item.role is ComparisonRole.CONTROL else ())
+            for other in shown
             if other.direction is item.direction
             and other.query_id not in taken
             and len(other.left_items) == len(item.left_items)
