@@ -245,7 +245,7 @@ def test_sentences_on_top_say_what_the_tiles_do_not(html: str) -> None:
         "matching captions on average instead of 5.0",
         "People refused 12 of the 240 original pairs that they judged",
         "hidden controls as expected; on the 104 pairs that several answered, their agreement is α = 0.78",
-        "for each positive pair",
+        "$105.40 were paid; HITs of pairs cost $0.12 for each positive pair.",
         "at least 133 of image queries (Chao's bound), so the recall of what they proposed is at most 78.3 %",
         "1,790 of 1,842 candidates with a usable one",
         "8.3 positives a dollar",

@@ -300,7 +300,7 @@ def _money(data: ReportInput) -> Iterator[Highlight]:
         return
     text = f"{money(spent)} were paid"
     if paid.cents_a_positive is not None:
-        text += f", {money(round(paid.cents_a_positive))} for each positive pair"
+        text += f"; HITs of pairs cost {money(round(paid.cents_a_positive))} for each positive pair"
     if paid.median_hourly_cents is not None:
         text += f"; an hour of work brought {money(paid.median_hourly_cents)} in the median"
     yield Highlight(text + ".", "money")
