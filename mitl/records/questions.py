@@ -15,6 +15,9 @@ from mitl.records.enums import Concept, Label, PairRole, Shortcoming
 Given = Mapping[str, tuple[str, ...]]
 """Name of a question → what was answered, choices in their declared order; a question without an answer is left out."""
 
+MOST_TRIES = 3
+"""Times that a text, a review or a rating may be asked in vain, as skipped or not seen: it is asked no more then."""
+
 LABEL = "label"
 """The field of the main question; a condition may name it."""
 

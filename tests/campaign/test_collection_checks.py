@@ -21,7 +21,7 @@ from mitl.campaign.kinds.texts.answers import (
     words_of,
 )
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, pack_texts, render_texts
-from mitl.campaign.kinds.texts.standing import MOST_TRIES, ItemState, stand
+from mitl.campaign.kinds.texts.standing import ItemState, stand
 from mitl.crowd.populations import CHARACTERS
 from mitl.crowd.raters import PickTruth, WriteTruth, answer_texts
 from mitl.db.store.collection import ChosenItem, CollectionPlace
@@ -30,7 +30,7 @@ from mitl.hits.validation import check_markup
 from mitl.protocol.pages import parse_page
 from mitl.records import CollectionRole, Label, Outcome
 from mitl.records.collection import EXAMPLES, CollectionQuestion, Terms, TextRules
-from mitl.records.questions import GoldRule
+from mitl.records.questions import MOST_TRIES, GoldRule
 
 RULES = TextRules()
 GOOD = "A brown dog runs over wet grass"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -35,7 +36,7 @@ from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.releasing.originals import exclude
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import review
-from mitl.stages.reviewing.review import Ruling, queue, rule
+from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
 
 LIVE = Environment.LIVE
@@ -264,6 +265,26 @@ def test_single_pairs_that_lack_raters_share_a_page(posted):
     rate(posted)
     harvest(posted, SANDBOX)
     assert set(raters_of(posted).values()) == {5}
+
+
+def test_a_pair_that_three_pages_asked_in_vain_is_asked_no_more(posted):
+    """Its picture may be broken; the others have all their ratings, and nothing is left to ask."""
+    places = Counter(item.pair for page in pages_of(posted).values() for item in page)
+    unseen = next(pair for pair in asked_on(pages_of(posted)) if places[pair] == 1)  # which repeats none
+
+    def skips(worker, item):
+        return math.nan if item.pair == unseen else likeness(worker, item)
+
+    asked_again = []
+    for _ in range(3):
+        rate(posted, [skips] * 5)
+        harvest(posted, SANDBOX)
+        settle(posted, SANDBOX)  # which keeps no page that asks this pair alone
+        asked_again.append(run_rate(posted).counts.get("pairs", 0))
+
+    assert asked_again == [1, 1, 0]
+    assert sorted(raters_of(posted).values()) == [5] * 15
+    assert status(posted, SANDBOX).next.startswith("mitl rate scores")
 
 
 @pytest.mark.parametrize("wish", [{"per_hit": 5}, {"controls": False}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -38,7 +39,7 @@ from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
 
 Rater = Callable[[int, SimilarityQuestion], float | None]
-"""The number of a worker and a question → the score; None leaves the slider alone."""
+"""The number of a worker and a question → the score; None leaves the slider alone, NaN skips the pair."""
 _METHOD_OF = {
     Likeness.STS: SamplingMethod.C2C_ISIM,
     Likeness.SIS: SamplingMethod.I2I_CSIM,
@@ -161,10 +162,10 @@ def rate(
                     for item in by_id[task.query["hitId"]]:
                         score = rater(number, item)
                         at = f"p{item.place:02d}"
-                        fields[f"{at}_score"] = "" if score is None else f"{score:.2f}"
+                        fields[f"{at}_score"] = "" if score is None or math.isnan(score) else f"{score:.2f}"
                         fields[f"{at}_ms"] = str(ms)
                         if score is not None:
-                            fields[f"{at}_outcome"] = "answered"
+                            fields[f"{at}_outcome"] = "skipped" if math.isnan(score) else "answered"
                     assert task.submit(**fields).status_code == 200
                     done += 1
             submitted += done

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
 from mitl.db.store.hits import LIVE_STATES, StoredHit, hits, replaced_by
@@ -16,6 +16,7 @@ from mitl.db.store.parses import Submissions
 from mitl.db.store.similarity import ensure_similarity_pairs
 from mitl.db.store.statements import KEPT, add_rows, at_place, query_by_worker, query_hits, rows_among
 from mitl.records import Environment, HitState
+from mitl.records.questions import MOST_TRIES
 from mitl.records.similarity import (
     SIMILARITY,
     GivenRating,
@@ -132,22 +133,37 @@ def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[G
 
 def usable_raters(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
     """How many different workers have rated each pair usably; ratings of controls do not count."""
+    is_usable = Assignment.decision.in_(KEPT), SimilarityAnswer.score.is_not(None)
+    return _counted(session, environment, Assignment.worker_id, *is_usable)
+
+
+def tries_in_vain(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
+    """On how many HITs somebody skipped each pair or could not see it; a page that asks nothing else is rarely kept."""
+    return _counted(session, environment, Assignment.hit_id, SimilarityAnswer.score.is_(None))
+
+
+def _counted(
+    session: Session,
+    environment: Environment,
+    counted: InstrumentedAttribute[int],
+    *where: ColumnElement[bool],
+) -> dict[tuple[Likeness, TwoItems], int]:
+    """Different values beside the answers on each pair for which this holds, those of excluded workers left out."""
     query = (
         query_by_worker(
             environment,
             SimilarityItem.task,
             PairRow.left_id,
             PairRow.right_id,
-            func.count(Assignment.worker_id.distinct()),
+            func.count(counted.distinct()),
         )
         .join(SimilarityAnswer, SimilarityAnswer.assignment_id == Assignment.id)
         .join(SimilarityItem, at_place(SimilarityItem, SimilarityAnswer))
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .where(
             Worker.excluded_at.is_(None),
-            Assignment.decision.in_(KEPT),
             SimilarityItem.role == SimilarityRole.ASKED,
-            SimilarityAnswer.score.is_not(None),
+            *where,
         )
         .group_by(SimilarityItem.task, PairRow.left_id, PairRow.right_id)
     )
@@ -157,8 +173,8 @@ def usable_raters(session: Session, environment: Environment) -> dict[tuple[Like
 def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]:
     """What is to be asked again: closed HITs of which pairs lack ratings and are on no HIT that is planned or out.
 
-    As many different workers are wanted for a pair as its batch was posted for. They are listed by batch and number,
-    and a pair is named once.
+    As many different workers are wanted for a pair as its batch was posted for, unless that was tried in vain
+    ``MOST_TRIES`` times. They are listed by batch and number, and a pair is named once.
     """
     closed = {hit.id: hit for hit in hits(session, environment, (HitState.CLOSED,), SIMILARITY)}
     if not closed:
@@ -174,6 +190,8 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
         for item in page
         if item.role is SimilarityRole.ASKED
     }
+    tries = tries_in_vain(session, environment)
+    taken.update(pair for pair, count in tries.items() if count >= MOST_TRIES)
     pages = questions(session, list(closed))
     fullest = select(Hit.batch_id, func.max(SimilarityItem.place)).join(Hit, Hit.id == SimilarityItem.hit_id)
     most = dict(session.execute(fullest.group_by(Hit.batch_id)).all())

@@ -140,7 +140,7 @@ class SimilarityKind:
 
     def nothing_open(self, *, adopted: int) -> str:
         """See `CampaignKind`."""
-        return "every sampled pair of the task is on an open HIT or has all its ratings"
+        return "every sampled pair of the task is on an open HIT, has all its ratings or was tried in vain three times"
 
     def findings(
         self,

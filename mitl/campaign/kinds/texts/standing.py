@@ -15,9 +15,8 @@ from mitl.db.store import items as item_store
 from mitl.db.store.collection import ChosenItem, CollectionPlace
 from mitl.records import CollectionRole, Environment, Finding, Label
 from mitl.records.collection import Tally, Terms
+from mitl.records.questions import MOST_TRIES
 
-MOST_TRIES = 3
-"""Texts or picks of one item that may be refused or skipped, and reviews of one text; it is asked no more then."""
 COLLECTS = (CollectionRole.WRITE, CollectionRole.PICK)
 
 
