@@ -228,3 +228,19 @@ def test_judging_is_the_same_on_both_engines(engine_url):
     assert again[SAME_WORKER] == 1
     assert counts_then[:8] == [False] * 4 + [True] * 4
     assert SAME_WORKER not in noted_then, "what was answered before counts no more, so the second answer does"
+
+
+def test_why_a_page_waited_is_not_noted_beside_it_once_it_passes(sqlite):
+    """As when a control that it failed is withdrawn; what reading it noted stays."""
+    read = Finding(parses.BAD_VALUE, "p01_ms is odd")
+    with open_database(sqlite) as session:
+        fill(session, [(0, "A1", 0, (Label.YES, Label.NO, Label.YES, Label.WEAK_YES), Decision.NONE)])
+        (row,) = answers.assignments(session, SANDBOX)
+        parses.add_all_findings(session, {row.id: [read]})
+        judge(session, SANDBOX, GoldRule())
+        assert len(answers.findings(session, SANDBOX)[row.id]) == 2
+
+        judge(session, SANDBOX, GoldRule(negative=(Label.WEAK_YES, Label.WEAK_NO, Label.NO)))
+
+        assert [one.decision for one in answers.assignments(session, SANDBOX)] == [Decision.PASS]
+        assert answers.findings(session, SANDBOX)[row.id] == [read]

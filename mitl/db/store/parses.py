@@ -246,6 +246,19 @@ def add_all_findings(session: Session, given: Mapping[int, Iterable[Finding]]) -
     )
 
 
+def set_verdicts(session: Session, given: Mapping[int, Sequence[Finding]]) -> None:
+    """Note how these submissions are judged, by id, in place of how they were; what reading them noted stays."""
+    query = select(FindingRow.id, FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
+    query = query.where(FindingRow.code.not_in(_OF_A_PARSE))
+    stale = [
+        row
+        for row, id_, code, detail in rows_among(session, query, FindingRow.assignment_id, given)
+        if Finding(code, detail) not in given[id_]
+    ]
+    change_among(session, delete(FindingRow), FindingRow.id, stale)
+    add_all_findings(session, given)
+
+
 def set_findings(
     session: Session, codes: Collection[str], given: Mapping[int, Iterable[Finding]], ids: Iterable[int]
 ) -> None:

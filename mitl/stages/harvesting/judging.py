@@ -101,7 +101,7 @@ def _decide(session: Session, environment: Environment, state: GoldState, rule: 
     for row in undecided:
         if row.id in verdicts and verdicts[row.id].decision is not row.decision:
             changed[verdicts[row.id].decision].append(row.id)
-    parse_store.add_all_findings(session, {id_: decided.findings for id_, decided in verdicts.items()})
+    parse_store.set_verdicts(session, {id_: decided.findings for id_, decided in verdicts.items()})
     for decision, ids in changed.items():
         answer_store.set_decision(session, ids, decision)
 
