@@ -145,12 +145,13 @@ def list_all(app: App, base_url: str | None) -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write them to this file as CSV instead."
 )
+@click.option("--replace", is_flag=True, help="--out: overwrite another file that is there.")
 @common
-def visits(app: App, slug: str, out: Path | None) -> None:
+def visits(app: App, slug: str, out: Path | None, replace: bool) -> None:
     """List the visits from panel SLUG, with sessions and outcomes, to compare with the panel's own list."""
     from mitl.stages.recruiting import list_visits
 
-    app.finish(list_visits(app.settings, slug, out))
+    app.finish(list_visits(app.settings, slug, out, replace=replace))
 
 
 @panel.command("close")
@@ -167,17 +168,22 @@ def close(app: App, slug: str) -> None:
 @environment_options
 @click.option("--worker", metavar="ID", help="One person, by the panel's id or by the worker id.")
 @click.option("--all", "everybody", is_flag=True, help="Everybody of one environment.")
+@click.option("--paid", is_flag=True, help="They have got all that the server owes them.")
 @common
-def forget(app: App, environment: Environment | None, worker: str | None, everybody: bool) -> None:
+def forget(
+    app: App, environment: Environment | None, worker: str | None, everybody: bool, paid: bool
+) -> None:
     """Delete which panel ids belong to which workers; answers and payments stay.
 
-    Pay first: afterwards nobody can tell whom a worker id stands for, and who comes again is a new worker.
+    Pay first: afterwards nobody can tell whom a worker id stands for, and who comes again is a new worker. Whoever is
+    owed something is forgotten only with --paid, since the server does not know what you paid.
     """
     if (worker is None) == (not everybody):
         raise UsageError("say whom to forget: --worker ID, or --all with --sandbox or --live")
     from mitl.stages.recruiting import forget as stage
 
-    app.finish(stage(app.settings, needed(environment) if everybody else environment, worker))
+    chosen = needed(environment) if everybody else environment
+    app.finish(stage(app.settings, chosen, worker, paid=paid))
 
 
 @click.command("study", cls=Command)

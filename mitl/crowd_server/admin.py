@@ -316,6 +316,20 @@ def forget_all(engine: Engine, environment: Environment) -> int:
     return _forget(engine, environment)
 
 
+def owed_before_forgetting(
+    engine: Engine, environment: Environment, name: str | None = None, *, clock: Clock = utc_now
+) -> tuple[int, int, int]:
+    """What those whom a panel calls by a name, or all whom one calls anything, are owed: see `reports.owed_to`.
+
+    Work that is due for auto-approval is included; what they were paid elsewhere, the server does not know.
+    """
+    database = Database(engine)
+    accounts.settle_due(database, environment, clock())
+    with database.read() as connection:
+        named = set(panels.identified(connection, environment, name))
+        return reports.owed_to(connection, environment, named)
+
+
 def _forget(engine: Engine, environment: Environment, name: str | None = None) -> int:
     # In turn with those who come by a study link, so that nobody is called anew while they are forgotten.
     with Database(engine).write(environment) as connection:

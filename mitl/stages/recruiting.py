@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+from sqlalchemy import Engine
+
 from mitl.core.formats import csv_text
-from mitl.core.whole_files import put_file
+from mitl.core.pricing import format_dollars
+from mitl.core.whole_files import write_kept
 from mitl.crowd_server import admin
 from mitl.crowd_server.pages.panels import PROFILES, End, link_of, read_ends
 from mitl.crowd_server.store.models import VisitState
@@ -17,7 +20,7 @@ from mitl.errors import UsageError
 from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
-from mitl.stages.serve import base_of, crowd_database
+from mitl.stages.serve import base_of, crowd_database, reached
 
 _MAX_FILE = 200_000
 
@@ -90,6 +93,7 @@ def add_panel(
     with crowd_database(settings) as engine:
         panel, is_new = admin.add_panel(engine, environment, plan)
         study = admin.study(engine, environment)
+        _, following = reached(base, engine)
     link = link_of(panel, base)
     lines = () if is_new else (f"nothing to do: the panel {panel.slug} is there already",)
     return StageResult(
@@ -97,7 +101,7 @@ def add_panel(
         counts=PanelAddCounts(environment=environment.value, slug=panel.slug, link=link),
         lines=(*lines, *_explained(panel, link)),
         warnings=_warnings(panel, study, base_url),
-        next="mitl serve",
+        next=following,
     )
 
 
@@ -204,8 +208,12 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
     )
 
 
-def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
-    """The visits of one panel, to compare with the panel's own list; as a table, or as CSV in a file."""
+def list_visits(settings: Settings, slug: str, out: Path | None, *, replace: bool = False) -> StageResult:
+    """The visits of one panel, to compare with the panel's own list; as a table, or as CSV in a file.
+
+    Raises:
+        UsageError: another file is there, or the place cannot be written.
+    """
     with crowd_database(settings) as engine:
         visits = admin.list_visits(engine, slug)
     columns = ("worker", "panel_id", "session", "study", "state", "hits", "started", "ended")
@@ -227,7 +235,7 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
         return StageResult(
             counts=counts, tables=(Table(f"{several(len(rows), 'visit')} to {slug}", columns, rows),)
         )
-    put_file(out, csv_text([columns, *rows]).encode(), mode=0o600)
+    write_kept(out, csv_text([columns, *rows]).encode(), replace=replace, mode=0o600)
     ids = "; the file holds the panel's ids of people" if any(row.external_id for row in visits) else ""
     lines = (f"{several(len(rows), 'visit')} to {slug} {'is' if len(rows) == 1 else 'are'} in {out}{ids}",)
     return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
@@ -245,9 +253,17 @@ def close_panel(settings: Settings, slug: str) -> StageResult:
     return StageResult(counts=PanelCloseCounts(closed=slug), lines=(line,))
 
 
-def forget(settings: Settings, environment: Environment | None, worker: str | None) -> StageResult:
-    """Delete the panels' ids of one person, or of all of an environment."""
+def forget(
+    settings: Settings, environment: Environment | None, worker: str | None, *, paid: bool = False
+) -> StageResult:
+    """Delete the panels' ids of one person, or of all of an environment.
+
+    Raises:
+        UsageError: somebody is owed something, and nobody says that it is paid.
+    """
     with crowd_database(settings) as engine:
+        if not paid:
+            _require_paid(engine, tuple(Environment) if environment is None else (environment,), worker)
         if worker is not None:
             count = admin.forget_worker(engine, worker)
         elif environment is not None:
@@ -264,6 +280,19 @@ def forget(settings: Settings, environment: Environment | None, worker: str | No
             "earlier backups still hold them: delete these, and after a restore run this command again",
         ),
     )
+
+
+def _require_paid(engine: Engine, environments: Sequence[Environment], worker: str | None) -> None:
+    for environment in environments:
+        people, cents, waiting = admin.owed_before_forgetting(engine, environment, worker)
+        if people:
+            whom = "1 person" if people == 1 else f"{people:,} people"
+            work = f", and {several(waiting, 'submission')} of theirs not decided yet" if waiting else ""
+            raise UsageError(
+                f"{whom} to be forgotten on {environment}: {format_dollars(cents)} owed since the beginning{work}, "
+                "which nobody could pay by a panel's id any more; nothing was deleted: pay first (`mitl crowd payments "
+                f"--{environment}`, or the operator page's files), then add --paid"
+            )
 
 
 def study(settings: Settings, environment: Environment, changes: Mapping[str, str]) -> StageResult:

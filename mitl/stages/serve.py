@@ -232,10 +232,7 @@ def invite(
     base = base_of(base_url)
     with crowd_database(settings) as engine:
         invitations = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
-        try:
-            trouble, after = ("", "") if serves(base, engine) else (_nobody_answers(base), "mitl serve")
-        except (EndpointError, SettingsError) as error:
-            trouble, after = f"asked from here, what answers at {base} is not known: {error}", ""
+        trouble, after = reached(base, engine)
     links = [base + invitation.path for invitation in invitations]
     whom = "hand it to its person" if open_uses in (None, 1) else f"it admits {open_uses} people"
     return StageResult(
@@ -244,6 +241,14 @@ def invite(
         warnings=(trouble,) if trouble else (),
         next=after,
     )
+
+
+def reached(base: str, engine: Engine) -> tuple[str, str]:
+    """Why nobody may reach the crowd server at this address, and what to do next; nothing where it answers there."""
+    try:
+        return ("", "") if serves(base, engine) else (_nobody_answers(base), "mitl serve")
+    except (EndpointError, SettingsError) as error:
+        return f"asked from here, what answers at {base} is not known: {error}", ""
 
 
 def _nobody_answers(base: str) -> str:

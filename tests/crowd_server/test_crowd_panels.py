@@ -700,6 +700,48 @@ def test_a_file_of_visits_is_its_owners_alone(crowd, tmp_path):
     assert out.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_list_of_visits_replaces_another_file_only_if_told(crowd, tmp_path):
+    """As `mitl crowd person` does; the same list again is no other file."""
+    add(crowd)
+    out = tmp_path / "notes.txt"
+    out.write_text("mine")
+    words = ("crowd", "panel", "visits", "pairs", "--out", out, "--crowd-db", str(crowd.engine.url))
+
+    assert "--replace" in fails(2, *words, "--project", tmp_path)
+    assert out.read_text() == "mine"
+    ok(*words, "--project", tmp_path, "--replace")
+    ok(*words, "--project", tmp_path)
+    assert out.read_text().startswith("worker,panel_id")
+
+
+def test_who_is_owed_something_is_forgotten_only_if_it_is_said_to_be_paid(crowd, client, hit_type, tmp_path):
+    """Their panel's ids are all by which they could be paid; the sum is said before anything is deleted."""
+    add(crowd)
+    for pid in PIDS[:2]:
+        worker, page = arrive(crowd, pid, f"s{pid}")
+        task_of(worker, page).submit(p01_label="yes")
+    first, _ = (
+        one["AssignmentId"]
+        for hit in client.list_hits()["HITs"]
+        for one in client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    )
+    client.approve_assignment(AssignmentId=first)
+    options = ("--crowd-db", str(crowd.engine.url), "--project", tmp_path)
+
+    for words in (("--all", "--sandbox"), ("--worker", PIDS[0])):
+        refused = fails(2, "crowd", "panel", "forget", *words, *options)
+        assert "add --paid" in refused and "owed since the beginning" in refused
+    assert panel_admin.list_visits(crowd.engine, "pairs")[0].external_id == PIDS[0]
+    told = fails(2, "crowd", "panel", "forget", "--all", "--sandbox", *options)
+    assert (
+        told.startswith("2 people to be forgotten on sandbox: $") and ", and 1 submission of theirs" in told
+    )
+    forgotten = ok("crowd", "panel", "forget", "--all", "--sandbox", "--paid", *options, "--json").json[
+        "counts"
+    ]
+    assert forgotten == {"forgotten": 2}
+
+
 def test_the_printed_link_is_the_one_that_works(crowd, hit_type, tmp_path):
     """What `panel add` prints, filled in as the panel does, leads to a HIT."""
     url = str(crowd.engine.url)
@@ -712,6 +754,7 @@ def test_the_printed_link_is_the_one_that_works(crowd, hit_type, tmp_path):
     page = worker.browser.get(link.replace("{{%SESSION_ID%}}", "se"))
 
     assert any("not https" in warning for warning in made["warnings"])
+    assert "next" not in made  # the server runs; it is to be started where none answers
     assert task_of(worker, page).submit(p01_label="yes").status_code == 200
     assert "https://app.prolific.com/submissions/complete?cc=C1" in worker.get("/w").text
 
@@ -816,17 +859,17 @@ def test_a_full_disk_keeps_the_list_of_visits_that_was_there(crowd, tmp_path):
         connection.exec_driver_sql("update panel_visit set study = :study", {"study": "s" * 100_000})
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "v.csv").write_text("older")
-    words = ("crowd", "panel", "visits", "lab", "--out", tmp_path / "out" / "v.csv")
+    words = ("crowd", "panel", "visits", "lab", "--replace", "--out", tmp_path / "out" / "v.csv")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
     try:
-        told = fails(1, *words, "--crowd-db", str(crowd.engine.url), "--project", str(tmp_path))
+        told = fails(2, *words, "--crowd-db", str(crowd.engine.url), "--project", str(tmp_path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, kept)
 
-    assert "v.csv" in told and "the disk is full" in told
+    assert "v.csv" in told and "file too large" in told
     assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("v.csv", "older")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, select
@@ -142,6 +142,25 @@ def payments(connection: Connection, environment: Environment) -> list[Payment]:
         for worker_id, mturk_id in workers
         if worker_id in owed
     ]
+
+
+def owed_to(
+    connection: Connection, environment: Environment, worker_ids: Collection[int]
+) -> tuple[int, int, int]:
+    """What these rows of workers are owed together: how many people, cents, and submissions that nobody has decided."""
+    owed = {
+        worker: reward + bonus
+        for worker, (_, reward, bonus) in _owed(
+            connection, CrowdAssignment.environment == environment
+        ).items()
+        if worker in worker_ids and reward + bonus
+    }
+    query = select(CrowdAssignment.worker_id, func.count()).group_by(CrowdAssignment.worker_id)
+    of_state = CrowdAssignment.environment == environment, CrowdAssignment.state == AssignmentState.SUBMITTED
+    waiting = {
+        worker: count for worker, count in connection.execute(query.where(*of_state)) if worker in worker_ids
+    }
+    return len(owed.keys() | waiting.keys()), sum(owed.values()), sum(waiting.values())
 
 
 def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[int, int, int]]:
