@@ -192,7 +192,11 @@ def refuse_foreign(folder: Path, kind: str = FORMAT) -> None:
     Raises:
         ReleaseError: something there is not a release's, and would be lost.
     """
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+    if folder.is_symlink():
+        raise ReleaseError(
+            f"{str(folder)!r} is a link, and no link is replaced; name the folder that it leads to, or another place"
+        )
+    if folder.exists() and not folder.is_dir():
         raise ReleaseError(f"{str(folder)!r} is not a folder; choose another place for the release")
     if not folder.exists() or not any(folder.iterdir()):
         return

@@ -233,6 +233,10 @@ def test_a_release_folder_that_exists_is_overwritten_only_when_asked(project):
     Path("notes", "todo.txt").write_text("keep me")
     assert "is not a release, so it is left alone" in fails(1, "build-dataset", "--out", "notes", "--replace")
     assert Path("notes", "todo.txt").read_text() == "keep me"
+    Path("newest").symlink_to("release")
+    assert "'newest' is a link, and no link is replaced" in fails(
+        1, "build-dataset", "--out", "newest", "--replace"
+    )
 
 
 @pytest.mark.parametrize(

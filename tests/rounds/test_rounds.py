@@ -57,7 +57,7 @@ def test_queries_of_any_id_are_those_that_were_asked_before(project):
         choices = steps._queries(context)
 
     for direction, ids in zip(Direction, sides, strict=True):
-        assert query_ids(choices[direction].file, direction, ids) == asked[direction]
+        assert query_ids(choices[direction].file, direction, ids, ("image", "caption")) == asked[direction]
 
 
 def test_two_rounds_run_to_their_ends_and_are_shown(project):

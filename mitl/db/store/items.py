@@ -28,6 +28,7 @@ from mitl.records import (
     PartKind,
     RetrievalSet,
     StoredItem,
+    several,
 )
 from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 
@@ -442,9 +443,11 @@ def names(session: Session, dataset_id: int) -> tuple[dict[int, str], dict[int, 
     return images, captions
 
 
-def resolve(known: dict[str, int], wanted: Sequence[str], what: str) -> list[int]:
+def resolve(known: Mapping[str, int], wanted: Sequence[str], noun: str, nouns: str) -> list[int]:
     """Surrogates of these external ids, ascending no repeats; DatasetError names the first unknown."""
     for external in wanted:
         if external not in known:
-            raise DatasetError(f"{what} {external!r} is not in the data set of {len(known):,} {what}s")
+            raise DatasetError(
+                f"{noun} {external!r} is not in the data set of {several(len(known), noun, nouns)}"
+            )
     return sorted({known[external] for external in wanted})

@@ -127,7 +127,7 @@ def _unpaired(items: SearchedItems, wish: CollectWish) -> list[int]:
     side = items.images if wish.from_images else items.captions
     if wish.items is not None:
         direction = Direction.I2T if wish.from_images else Direction.T2I
-        return query_ids(wish.items, direction, {item.external_id: item.id for item in side})
+        return query_ids(wish.items, direction, {item.external_id: item.id for item in side}, items.sides)
     told = {caption.image_id for caption in items.captions}
     untold = [image.id for image in items.images if image.id not in told] if wish.from_images else []
     if not untold:

@@ -212,7 +212,7 @@ class _Run:
 def _queries(items: SearchedItems, direction: Direction, choice: QueryChoice, seed: int) -> list[int]:
     ids = {item.external_id: item.id for item in items.side(direction)}
     if choice.file is not None:
-        return query_ids(choice.file, direction, ids)
+        return query_ids(choice.file, direction, ids, items.sides)
     noun = "image" if direction is Direction.I2T else "caption"
     return sample(list(ids.values()), choice.count, seed, f"{noun} queries")
 

@@ -11,10 +11,10 @@ from mitl.db.store import items as item_store
 from mitl.errors import DatasetError
 from mitl.positives.loading import official_positives
 from mitl.records import Direction
+from mitl.records.forms import SET_FORMS
 
 ECCV_QUERIES = "eccv"
 """Names the public queries of ECCV Caption in place of a file."""
-_NOUNS = {Direction.I2T: "image", Direction.T2I: "caption"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +31,29 @@ class QueryLists:
         return {direction: file for direction, file in named.items() if file is not None}
 
 
-def query_ids(file: Path, direction: Direction, surrogates: Mapping[str, int]) -> list[int]:
+def query_ids(
+    file: Path, direction: Direction, surrogates: Mapping[str, int], sides: tuple[str, str]
+) -> list[int]:
     """Surrogates of the queries that a file lists, ascending and without repeats.
 
     Args:
         file: a list of ids; or, where it is called so, the queries of ECCV Caption that the data set holds.
         surrogates: external id → surrogate of every item of the side that searches.
+        sides: what the sides of pairs are called.
 
     Raises:
         DatasetError: the file is missing or malformed, it names an item that the data set lacks, or the data set
             holds no query of ECCV Caption.
     """
-    what = _NOUNS[direction]
+    noun, _ = direction.ordered(*sides)
+    nouns, _ = direction.ordered(*SET_FORMS[sides].nouns)
     if str(file) != ECCV_QUERIES:
-        return item_store.resolve(dict(surrogates), read_ids(file, surrogates), what)
+        return item_store.resolve(surrogates, read_ids(file, surrogates), noun, nouns)
     by_query = official_positives("eccv").by_query[direction]
     known_queries = [query for query in by_query if query in surrogates]
     if not known_queries:
         raise DatasetError(
-            f"none of the {len(by_query):,} {what} queries of ECCV Caption is in this data set; "
+            f"none of the {len(by_query):,} {noun} queries of ECCV Caption is in this data set; "
             "it is for COCO's test split under the official ids"
         )
-    return item_store.resolve(dict(surrogates), known_queries, what)
+    return item_store.resolve(surrogates, known_queries, noun, nouns)

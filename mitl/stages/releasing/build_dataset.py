@@ -283,7 +283,7 @@ def _with_queries(facts: ReleaseFacts, lists: QueryLists) -> ReleaseFacts:
     for direction, file in lists.given.items():
         items = facts.image_ids if direction is Direction.I2T else facts.caption_ids
         surrogates = {external: surrogate for surrogate, external in items.items()}
-        chosen[direction] = tuple(query_ids(file, direction, surrogates))
+        chosen[direction] = tuple(query_ids(file, direction, surrogates, facts.dataset.pair_sides))
     return replace(facts, queries=chosen)
 
 
