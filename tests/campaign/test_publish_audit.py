@@ -308,6 +308,22 @@ def test_what_is_drawn_for_labels_is_asked_first_and_as_candidates(settings):
     assert not asked(settings, CANDIDATE, "b2").keys() & set(sample)
 
 
+def test_drawn_pairs_on_lost_pages_fill_new_pages_together(settings):
+    """A page costs the same however few pairs stand on it; the rest of the lost pages is asked again later."""
+    run_publish(settings, limit=54)
+    answer(settings, "random")
+    with open_database(settings.db_url, read_only=True) as session:
+        lost = {hit.hit.id: hit.pairs for hit in open_work.hits_to_replace(session, SANDBOX)}
+    sample = [pack_pairs([pair])[0] for pairs in lost.values() for pair in pairs[:4]]
+    drawn(settings, sample, purpose=AuditPurpose.LABELS)
+
+    posted = run_publish(settings, drawn=True).counts
+
+    assert len(lost) > 1 and (posted["hits_posted"], posted["hits_again"]) == (1, 0)
+    assert asked(settings, CANDIDATE, "b2") == Counter(sample)
+    assert run_publish(settings).counts["hits_again"] == len(lost)
+
+
 def test_a_limit_asks_first_what_is_drawn_for_labels(settings):
     """Among others that fill the page."""
     known = candidates(settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -298,20 +298,16 @@ def _open_questions(
     drawn, again, asked = standing.drawn, standing.again, set(standing.asked)
     missing, disputed = Counter(standing.missing), Counter(standing.disputed)
     disputed.update(pair for pair in doubts if pair in asked)  # who has lost all answers is a candidate again
+    may_ask = {*drawn, *candidates} if request.chosen else drawn
+    if request.chosen:
+        candidates = [*candidates, *sorted(drawn.difference(candidates))]
+    if request.drawn or request.chosen:
+        again = _again_of(again, may_ask, standing, request)
     for hit in again:
         asked.update(hit.pairs)
         missing.subtract(dict.fromkeys(hit.audits, hit.missing))
         disputed.subtract(dict.fromkeys(hit.pairs, hit.missing))
-    may_ask = {*drawn, *candidates} if request.chosen else drawn
-    if request.chosen:
-        candidates = [*candidates, *sorted(drawn.difference(candidates))]
     pairs = [pair for pair in candidates if pair not in asked and (pair in drawn or not request.drawn)]
-    if request.drawn or request.chosen:
-        kept = (
-            dataclasses.replace(hit, pairs=tuple(pair for pair in hit.pairs if pair in may_ask))
-            for hit in again
-        )
-        again = [hit for hit in kept if hit.pairs or hit.audits]
     return _Questions(
         pairs=sorted(pairs, key=lambda pair: pair not in drawn),
         n_drawn=sum(pair in drawn for pair in pairs),
@@ -325,6 +321,25 @@ def _open_questions(
             )
         ),
     )
+
+
+def _again_of(
+    again: Sequence[HitToReplace], may_ask: Collection[Pair], standing: _Standing, request: Campaign
+) -> list[HitToReplace]:
+    """What is asked again where not every pair may be.
+
+    A page costs the same however few stand on it. So where only what was drawn is asked, a page that holds more is
+    left for later, and its drawn pairs go on new pages together, if these ask as many workers and nobody has answered
+    them.
+    """
+    kept = []
+    for hit in again:
+        pairs = tuple(pair for pair in hit.pairs if pair in may_ask)
+        is_part = len(pairs) < len(hit.pairs)
+        is_new = hit.missing <= request.assignments and standing.asked.isdisjoint(pairs)
+        if (pairs or hit.audits) and not (request.drawn and is_part and is_new):
+            kept.append(dataclasses.replace(hit, pairs=pairs))
+    return kept
 
 
 def asked_of(
