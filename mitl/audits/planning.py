@@ -14,7 +14,7 @@ from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, Errors
 from mitl.core.arrays import Floats
 from mitl.core.formats import lower_bound
-from mitl.core.pricing import format_dollars
+from mitl.core.pricing import NO_PAGE_LOST, LostPages, format_dollars
 from mitl.errors import AuditError
 from mitl.records import several
 from mitl.records.audits import ANSWERS_EACH, Stratum
@@ -72,10 +72,16 @@ class Price:
     """One assignment of one HIT, reward and fee."""
     pairs_per_hit: int = 18
     """Places of a HIT that hold audited pairs or others that are paid anyway; controls are not among them."""
+    lost: LostPages = NO_PAGE_LOST
+    """By which pages are expected to be asked again."""
+
+    def hits(self, answers: float) -> int:
+        """HITs until there are so many usable answers, as expected."""
+        return self.lost.hits(answers / self.pairs_per_hit)
 
     def cents(self, answers: float) -> int:
-        """What so many answers cost, in whole HITs."""
-        return math.ceil(answers / self.pairs_per_hit - 1e-9) * self.hit_cents
+        """What so many usable answers cost, in whole HITs."""
+        return self.hits(answers) * self.hit_cents
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,10 @@ class AuditCost:
     follow_ups: int
     """Second and third answers, as expected."""
     hits: int
+    """With those that are expected to be asked again."""
     cents: int
+    cents_once: int
+    """What it costs if no page is lost."""
     recall: float
     """Lower bound that it reaches with the chance `CHANCE`, if the guesses are right."""
     worst: float
@@ -116,6 +125,8 @@ class AuditPlan:
     """Why there is no ``cost``, in words; empty where there is one."""
     remainder_cents: int
     """Of ``best``, what the last stratum costs."""
+    lost: LostPages
+    """By which prices reckon with pages that are asked again."""
 
     def lines(self) -> list[str]:
         """The plan in words."""
@@ -128,6 +139,9 @@ class AuditPlan:
             f"{several(best.first, 'pair')}, {several(best.answers, 'answer')}, {several(best.hits, 'HIT')}, "
             f"{format_dollars(best.cents)}"
         )
+        if best.cents > best.cents_once:
+            without = f"without that the sample would cost {format_dollars(best.cents_once)}"
+            lines.append(f"{self.lost.words}; {without}")
         last = best.strata[-1]
         if len(best.strata) > 1 and last.sample:
             lines.append(
@@ -191,6 +205,7 @@ def plan_audit(
         simple=alone if alone.recall >= best.recall else None,
         reason=reason,
         remainder_cents=price.cents(plan.answers(plan.samples(best))[-1]),
+        lost=price.lost,
     )
 
 
@@ -264,7 +279,9 @@ class _Planner:
         """All that is known of one allocation."""
         samples = np.clip(np.round(samples), np.minimum(self.size, 1), self.size)
         first, answers = int(samples.sum()), math.ceil(self.answers(samples).sum())
-        hits = sum(math.ceil(count / self.price.pairs_per_hit) for count in (first, answers - first))
+        waves = first, answers - first
+        once = sum(math.ceil(count / self.price.pairs_per_hit) for count in waves)
+        hits, each = sum(map(self.price.hits, waves)), self.price.hit_cents
         strata = tuple(
             Stratum(guess.name, guess.size, int(sample), guess.recheck_share, guess.expected)
             for guess, sample in zip(self.guesses, samples, strict=True)
@@ -272,7 +289,7 @@ class _Planner:
         recall, worst = (
             float(self.recall(samples, rates)) for rates in (RateSource.MEASURED, RateSource.WORST)
         )
-        return AuditCost(strata, first, answers - first, hits, hits * self.price.hit_cents, recall, worst)
+        return AuditCost(strata, *waves, hits, hits * each, once * each, recall, worst)
 
     @staticmethod
     def samples(cost: AuditCost) -> Floats:
@@ -282,7 +299,8 @@ class _Planner:
     def deal(self, cents: float, start: Floats | None = None) -> AuditCost:
         """The best allocation for this money that moves of one stratum's size at a time find."""
         # two waves end in half a HIT each
-        budget = max(cents // self.price.hit_cents - 2, 1) * self.price.pairs_per_hit
+        kept = (1 - self.price.lost.share) * self.price.pairs_per_hit
+        budget = max(cents // self.price.hit_cents - 2, 1) * kept
         if start is None:
             spread = (self.size - self.held) * np.sqrt(self.expected + 1e-5) + self.held * 0.2
             start = np.maximum(spread, self.size.sum() * 1e-6)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 from mitl.errors import UsageError
+from mitl.records import several
 
 REWARD_STEP_CENTS = 5
 """Rewards are rounded up to a multiple of this."""
@@ -94,6 +96,60 @@ def reward_for_floor(floor_cents_per_hour: int, estimate_s: int) -> int:
     """The least reward in steps of 5 cents that pays the floor at the estimated working time."""
     step_s = REWARD_STEP_CENTS * 3600
     return -(-floor_cents_per_hour * estimate_s // step_s) * REWARD_STEP_CENTS
+
+
+@dataclass(frozen=True, slots=True)
+class LostPages:
+    """Pages that were answered in vain, and what that makes of a plan: they are paid, and asked again.
+
+    What is asked again may be lost again, so a page is expected to be asked 1 / (1 - ``share``) times.
+    """
+
+    answered: int = 0
+    """Submissions about pairs that are settled."""
+    lost: int = 0
+    """Those of which no answer can be used."""
+
+    @property
+    def so_far(self) -> float:
+        """The share of the answered pages that was lost, 0 to 1; 0 before there is one."""
+        return self.lost / self.answered if self.answered else 0.0
+
+    @property
+    def share(self) -> float:
+        """Expected of further pages, 0 to `_MOST_LOST`; `ASSUMED_LOST` while too few are answered."""
+        return min(self.so_far, _MOST_LOST) if self.is_known else ASSUMED_LOST
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough pages are answered to go by."""
+        return self.answered >= FEWEST_PAGES
+
+    def hits(self, pages: float) -> int:
+        """HITs that are expected to be paid until so many pages are answered usably; pages may be broken."""
+        return math.ceil(pages / (1 - self.share) - 1e-9)
+
+    @property
+    def counted(self) -> str:
+        """The share so far, in words."""
+        share = f"{100 * self.so_far:.0f} %"
+        return f"of {several(self.answered, 'answered page')} {self.lost:,} had to be asked again: {share}"
+
+    @property
+    def words(self) -> str:
+        """What the expected share rests on."""
+        if self.is_known:
+            return self.counted
+        few = f"{several(self.answered, 'page')} so far" if self.answered else "no page so far"
+        return f"{100 * ASSUMED_LOST:.0f} % of the pages are assumed to be asked again ({few})"
+
+
+FEWEST_PAGES = 20
+"""Answered pages below which their losses say too little."""
+ASSUMED_LOST = 0.2
+"""Share of lost pages until then."""
+_MOST_LOST = 0.9
+NO_PAGE_LOST = LostPages(FEWEST_PAGES)
 
 
 def format_dollars(cents: int) -> str:

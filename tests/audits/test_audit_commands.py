@@ -18,7 +18,7 @@ from mitl.core.arrays import contains, pack_pairs
 from mitl.core.formats import lower_bound
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
-from mitl.db.store import audits, proposals
+from mitl.db.store import audits, open_work, proposals
 from mitl.errors import AuditError, UsageError
 from mitl.records import AuditPurpose, Direction
 from mitl.settings import Settings, load
@@ -90,6 +90,9 @@ def test_a_plan_says_what_a_bound_costs_and_changes_nothing(settings):
     assert found.counts["affordable"]
     assert found.counts["reached"] >= 0.3
     assert found.counts["total_cents"] == found.counts["hits"] * 100
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        assert found.counts["lost_share"] == open_work.lost_pages(context.session, SANDBOX).share
+    assert found.counts["total_cents"] >= found.counts["cents_once"]
     assert sum(row["pairs"] for row in found.counts["strata"]) == found.counts["pool"]
     assert sum(row["drawn"] for row in found.counts["strata"]) == found.counts["pairs"]
     assert "simple random sample" in " ".join(found.lines)

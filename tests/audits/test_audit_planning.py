@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mitl.audits.planning import AssumedCrowd, Guess, Price, deal, plan_audit
+from mitl.core.pricing import LostPages
 from mitl.errors import AuditError
 
 PRICE = Price(hit_cents=24, pairs_per_hit=16)
@@ -16,8 +19,8 @@ GUESSES = [
 ]
 
 
-def plan(target, **options):
-    return plan_audit(GUESSES, target, price=PRICE, crowd=CAREFUL, **options)
+def plan(target, price=PRICE, **options):
+    return plan_audit(GUESSES, target, price=price, crowd=CAREFUL, **options)
 
 
 def test_a_plan_reaches_its_target():
@@ -49,6 +52,22 @@ def test_a_ceiling_that_is_too_low_says_so_with_the_best_that_it_buys():
     assert found.best.cents <= 1500 and found.best.recall < 0.8
     assert found.reason.startswith("no bound of 0.800 is affordable below the ceiling of $15.00")
     assert any("the stratum 'remainder' of 54,000 pairs alone costs" in line for line in found.lines())
+
+
+def test_pages_that_are_asked_again_are_part_of_the_price():
+    """The same sample costs as much more as pages are lost, and a ceiling holds with them."""
+    price = replace(PRICE, lost=LostPages(128, 41))
+    found, bare = plan(0.8, price=price), plan(0.8)
+    below = plan(0.8, price=price, ceiling_cents=bare.cost.cents).best
+
+    assert found.cost.cents_once < found.cost.cents == found.cost.hits * 24
+    assert found.cost.cents == pytest.approx(found.cost.cents_once * 128 / 87, rel=0.01)
+    assert found.cost.cents_once == pytest.approx(bare.cost.cents, rel=0.03) and bare.cost.recall >= 0.8
+    assert below.cents <= bare.cost.cents and below.recall < 0.8
+    assert any(
+        "of 128 answered pages 41 had to be asked again: 32 %; without" in line for line in found.lines()
+    )
+    assert not any("asked again" in line for line in bare.lines())
 
 
 def test_what_no_audit_can_prove_is_said():

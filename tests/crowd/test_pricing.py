@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.core.pricing import bill, fee_cents, fee_rule, format_dollars, reward_for_floor
+from mitl.core.pricing import LostPages, bill, fee_cents, fee_rule, format_dollars, reward_for_floor
 
 CENTS = st.integers(0, 100_000)
 
@@ -126,3 +126,18 @@ def test_the_fees_rule_in_words():
     assert fee_rule(nine, charges_fee=True) == "20 % of each reward, at least 1 cent: $0.20 each"
     assert "40 % of each reward, since a HIT asks 10 workers or more" in fee_rule(ten, charges_fee=True)
     assert fee_rule(ten, charges_fee=False) == "this endpoint charges none"
+
+
+@pytest.mark.parametrize(
+    ("lost", "hits", "words"),
+    [
+        (LostPages(128, 41), 71, "of 128 answered pages 41 had to be asked again: 32 %"),
+        (LostPages(20, 0), 48, "of 20 answered pages 0 had to be asked again: 0 %"),
+        (LostPages(), 60, "20 % of the pages are assumed to be asked again (no page so far)"),
+        (LostPages(19, 19), 60, "20 % of the pages are assumed to be asked again (19 pages so far)"),
+        (LostPages(40, 40), 480, "of 40 answered pages 40 had to be asked again: 100 %"),
+    ],
+)
+def test_pages_that_are_lost_are_paid_and_asked_again(lost, hits, words):
+    """48 pages that are to be answered are asked 48 / (1 - share) times; a share is assumed before there is one."""
+    assert (lost.hits(48), lost.words) == (hits, words)

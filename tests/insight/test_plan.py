@@ -18,7 +18,7 @@ from mitl.analysis.report.inputs import ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import open_context
-from mitl.db.store import audits
+from mitl.db.store import audits, open_work
 from mitl.db.store import items as item_store
 from mitl.db.store import rounds as round_store
 from mitl.hits.packing import hits_needed
@@ -71,14 +71,17 @@ def test_a_pilot_is_no_random_sample_of_candidates_that_came_later(piloted: Path
 
 
 def test_everything_is_priced_as_publishing_would_be(piloted: Path, said: dict) -> None:
-    """The bill of asking all that is open is the price of the plan that asks it, at the same terms."""
+    """What asks all that is open costs what publishing would, at the same terms, and what is lost on the way."""
     bill = ok(
         "publish", "--project", piloted, "--sandbox", "--dry-run", "--no-wait-for-pilot", "--json"
     ).json["counts"]
     everything = next(plan for plan in said["plans"] if plan["plan"] == "exhaustive")
     each = bill["total_cents"] / bill["hits"]
 
-    assert everything["hits"] == hits_needed(said["open"])
+    with open_context(project_settings(piloted), SANDBOX, read_only=True) as context:
+        lost = open_work.lost_pages(context.session, SANDBOX)
+    assert everything["hits"] == lost.hits(hits_needed(said["open"])) >= hits_needed(said["open"])
+    assert f"; {lost.words}, and prices include it" in ok("plan", "--project", piloted).out
     assert everything["cents"] == everything["hits"] * each
     assert everything["recall"]["value"] == 1.0
 

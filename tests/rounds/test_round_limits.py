@@ -375,7 +375,7 @@ def test_each_round_pays_for_what_it_asks_again_of_earlier_ones_and_keeps_some_o
         with open_database(settings.db_url, read_only=True) as session:
             again += len(open_work.hits_to_replace(session, SANDBOX))
     with open_database(settings.db_url, read_only=True) as session:
-        lost = open_work.lost_share(session, SANDBOX)
+        lost = open_work.lost_pages(session, SANDBOX).so_far
     asks = ok("round", "next", "--sandbox", "--budget", "10.00", "--dry-run", "--json").json["counts"]["asks"]
 
     rounds = ok("round", "show", "--json").json["counts"]["rounds"]

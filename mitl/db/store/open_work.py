@@ -14,6 +14,7 @@ from sqlalchemy import Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from mitl.core.arrays import Flags, Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
+from mitl.core.pricing import LostPages
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow, Round
 from mitl.db.store import audits as audit_store
 from mitl.db.store import items as item_store
@@ -230,8 +231,8 @@ def undecided(session: Session, environment: Environment, round_id: int, pairs: 
     return [pair for pair in pairs if pair not in out and (pair not in answered or not answered[pair][0])]
 
 
-def lost_share(session: Session, environment: Environment) -> float:
-    """The share of the settled submissions about pairs of which no answer can be used; 0 before there is one."""
+def lost_pages(session: Session, environment: Environment) -> LostPages:
+    """The settled submissions about pairs, and those of which no answer can be used."""
     usable = (
         query_submissions(environment, func.max(case((JudgementRow.usable, 1), else_=0)).label("is_usable"))
         .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
@@ -242,8 +243,8 @@ def lost_share(session: Session, environment: Environment) -> float:
         .group_by(JudgementRow.assignment_id)
         .subquery()
     )
-    share = session.scalar(select(1 - func.avg(usable.c.is_usable)))
-    return float(share or 0)
+    answered, used = session.execute(select(func.count(), func.sum(usable.c.is_usable))).one()
+    return LostPages(answered, answered - int(used or 0))
 
 
 def asked_pairs(session: Session, environment: Environment) -> set[Pair]:

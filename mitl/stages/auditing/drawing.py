@@ -12,6 +12,7 @@ from mitl.audits.planning import AuditPlan, Guess, Price, deal, plan_audit
 from mitl.audits.pool import Pool, draw
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.core.arrays import Ints
+from mitl.core.pricing import NO_PAGE_LOST
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import open_work
@@ -101,8 +102,10 @@ class AuditPlanCounts(TypedDict, total=False):
     affordable: Annotated[bool, "whether a sample reaches it below the ceiling"]
     pairs: Annotated[int, "pairs to draw"]
     answers: Annotated[int, "answers that are expected to be needed, follow-ups among them"]
-    hits: Annotated[int, "HITs that hold them"]
+    hits: Annotated[int, "HITs that are expected to be paid for them, those that are asked again included"]
     total_cents: Annotated[int, "their price, fees included"]
+    cents_once: Annotated[int, "the price if no page had to be asked again"]
+    lost_share: Annotated[float, "share of the pages that the price expects to be asked again, 0 to 1"]
     reached: Annotated[float, "the bound that the sample is expected to reach"]
     simple_pairs: Annotated[
         int | None, "pairs of a simple random sample for the same; null where none reaches it"
@@ -171,6 +174,8 @@ def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
         "answers": planned.best.answers,
         "hits": planned.best.hits,
         "total_cents": planned.best.cents,
+        "cents_once": planned.best.cents_once,
+        "lost_share": planned.lost.share,
         "reached": planned.best.recall,
         "simple_pairs": None if planned.simple is None else planned.simple.first,
         "simple_cents": None if planned.simple is None else planned.simple.cents,
@@ -403,7 +408,9 @@ def _samples(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> 
         if planned.cost is None:
             raise AuditError(f"{planned.reason}; nothing was drawn, and `mitl audit plan` shows the rest")
         return planned.cost.strata
-    price = answer_price(context)
+    price = replace(
+        answer_price(context), lost=NO_PAGE_LOST
+    )  # what is lost changes no sample of a given size
     dealt = deal(guesses, price.cents(wish.size * 2), price=price, confidence=wish.confidence)
     return _scaled(guesses, np.array([float(stratum.sample) for stratum in dealt.strata]), wish.size)
 
@@ -446,9 +453,10 @@ def _planned(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> 
 
 
 def answer_price(context: Context) -> Price:
-    """What a HIT costs in the wording of the latest batch, as publishing would price it."""
+    """What a HIT costs in the wording of the latest batch, as publishing would price it, and how many are lost."""
     request = Campaign(context.environment, template=latest_wording(context))
-    return Price(price_of(context, request).bill(1).total_cents, CANDIDATES_PER_HIT)
+    hit = price_of(context, request)
+    return Price(hit.bill(1).total_cents, CANDIDATES_PER_HIT, hit.lost)
 
 
 def _figures(strata: Sequence[Stratum]) -> list[StratumFigures]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from mitl.campaign.bill import PostingTerms, expects_fee, terms_of
@@ -9,29 +10,37 @@ from mitl.campaign.kinds import fitting, wording_of
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
 from mitl.campaign.kinds.protocol import Request
 from mitl.campaign.pilots import estimate_of, find_pilots
-from mitl.core.pricing import Bill, bill, format_dollars
+from mitl.core.pricing import Bill, LostPages, bill, format_dollars
 from mitl.crowd.context import Context
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import open_work
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import BatchKind, JudgementSource
 
 
 @dataclass(frozen=True, slots=True)
 class HitPrice:
-    """What pages of pairs are posted under."""
+    """What pages of pairs are posted under, and how many of them are asked again."""
 
     terms: PostingTerms
     charges_fee: bool
+    lost: LostPages
+
+    def hits(self, answers: float) -> int:
+        """HITs until so many pairs have a usable answer of each worker wanted, as expected."""
+        return self.lost.hits(hits_needed(round(answers)))
 
     def cents(self, answers: float) -> int:
-        """Of so many pairs asked once of each worker wanted, controls included."""
-        return self.bill(hits_needed(round(answers))).total_cents
+        """What these cost, controls included."""
+        return self.bill(self.hits(answers)).total_cents
 
     def answers_for(self, cents: int) -> int:
-        """The most pairs that can be asked for so many cents."""
+        """The most pairs that are expected to be answered for so many cents."""
         hit_cents = self.bill(1).total_cents
-        return CANDIDATES_PER_HIT * (cents // hit_cents) if hit_cents else 0
+        if not hit_cents:
+            return 0
+        return CANDIDATES_PER_HIT * math.floor(cents // hit_cents * (1 - self.lost.share) + 1e-9)
 
     def bill(self, hits: int) -> Bill:
         """Of so many HITs."""
@@ -51,6 +60,7 @@ class HitPrice:
             f"priced as `mitl publish` does: {format_dollars(self.terms.reward_cents)} a HIT of {CANDIDATES_PER_HIT} "
             f"pairs{workers}, {self.terms.estimate.seconds:,} s ({self.terms.estimate.note})"
             + ("; with MTurk's fee" if self.charges_fee else "")
+            + f"; {self.lost.words}, and prices include it"
         )
 
 
@@ -66,7 +76,8 @@ def price_of(context: Context, request: Request) -> HitPrice:
     wording = wording_of(request.kind, request.template, settings.wordings)
     pilots = find_pilots(session, request.environment, request.template, PAIRS_PER_HIT)
     terms = terms_of(settings, request, wording, estimate_of(pilots, wording, PAIRS_PER_HIT))
-    return HitPrice(terms, charges_fee=expects_fee(session, settings, request.environment))
+    lost = open_work.lost_pages(session, request.environment)
+    return HitPrice(terms, expects_fee(session, settings, request.environment), lost)
 
 
 def latest_wording(context: Context) -> str:

@@ -11,7 +11,6 @@ from mitl.audits.frontier import TOLERATED, ResampledEstimate, share_left
 from mitl.audits.planning import AuditPlan
 from mitl.core.formats import lower_bound
 from mitl.core.pricing import format_dollars
-from mitl.hits.packing import hits_needed
 from mitl.records import Table
 from mitl.records.results import printed_by
 from mitl.stages.planning.options import PlannedWays, not_reachable
@@ -215,7 +214,7 @@ def counts(planned: PlannedWays, audit: AuditPlan | None) -> PlanCounts:
             PlanRow(
                 plan=option.key,
                 answers=_interval(option.answers),
-                hits=hits_needed(round(option.answers.value)),
+                hits=price.hits(option.answers.value),
                 cents=price.cents(option.answers.value),
                 recall=_interval(option.recall),
                 wrong=_interval(option.wrong),

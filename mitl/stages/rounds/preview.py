@@ -8,7 +8,7 @@ import numpy as np
 
 from mitl.core.arrays import Ints, contains, distinct, pack_pairs, places, unpack_ids
 from mitl.core.formats import points
-from mitl.core.pricing import format_dollars
+from mitl.core.pricing import LostPages, format_dollars
 from mitl.crowd.context import Context
 from mitl.db.store import columns, open_work
 from mitl.db.store import items as item_store
@@ -39,6 +39,13 @@ class Expected(TypedDict):
     beyond_originals: float
 
 
+class LostWork(TypedDict):
+    """Answered pages so far, and those that had to be asked again."""
+
+    answered: int
+    lost: int
+
+
 class Preview(TypedDict):
     """What a round would ask."""
 
@@ -47,6 +54,7 @@ class Preview(TypedDict):
     hits: int
     cents: int
     kept_cents: int
+    lost: LostWork
     asked_first: int
     expected: Expected | None
     originals: int
@@ -64,6 +72,7 @@ def preview_of(context: Context, wish: RoundRequest, number: int) -> Preview:
     first, posting = reckoned(None), FirstPosting.of(context, wish)
     chosen = chosen_now(context, wish, number, room(context, wish, *first))
     pairs, session = chosen["pair"].to_numpy(), context.session
+    lost = open_work.lost_pages(session, context.environment)
     originals = distinct(columns.original_columns(session, item_store.dataset(session).id))
     again, questions = reckoned(chosen)
     asked = {
@@ -78,6 +87,7 @@ def preview_of(context: Context, wish: RoundRequest, number: int) -> Preview:
         "hits": again + hits_needed(questions),
         "cents": posting.costs(again, questions),
         "kept_cents": wish.budget_cents - posting.cents,
+        "lost": {"answered": lost.answered, "lost": lost.lost},
         "asked_first": first[0] * CANDIDATES_PER_HIT + first[1],
         "expected": None if wish.strategy == DOUBTS else _expected(context, pairs, originals),
         "originals": int(contains(originals, pairs).sum()),
@@ -122,6 +132,8 @@ def preview_table(asks: Preview, number: int, wish: RoundRequest) -> Table:
     again, unknown = "cannot be used", "`mitl fuse` has not read these rankings yet"
     if wish.strategy == DOUBTS:
         again, unknown = "is divided or cannot be used", "these pairs are called a match or none already"
+    if asks["lost"]["lost"]:
+        again += f" ({LostPages(**asks['lost']).counted})"
     rows = [
         ("pairs", f"{asks['pairs']:,} by {asks['strategy']}{why}, {asks['originals']:,} of them original"),
         (

@@ -206,7 +206,7 @@ class FirstPosting:
 
 
 def _kept(context: Context, wish: RoundRequest) -> float:
-    lost = min(open_work.lost_share(context.session, context.environment), _MOST_LOST)
+    lost = min(open_work.lost_pages(context.session, context.environment).so_far, _MOST_LOST)
     return max(lost, _DIVIDED) if wish.strategy == DOUBTS else lost
 
 

@@ -46,7 +46,8 @@ class RoundCounts(TypedDict, total=False):
     asks: Annotated[
         Preview,
         "what it would ask (`next --dry-run`): pairs, strategy, hits, cents, kept_cents (to ask again what cannot be "
-        "used), asked_first (questions of audits and of HITs that are asked again, among them); expected: matches "
+        "used), lost (pages answered so far, and those of them that had to be asked again), asked_first (questions of "
+        "audits and of HITs that are asked again, among them); expected: matches "
         "with low and high (95 %) and those beyond_originals, null where nothing is fused and of doubts; originals "
         "among the pairs; images and captions: items, asked_before, most pairs of one",
     ]
