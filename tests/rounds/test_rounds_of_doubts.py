@@ -152,8 +152,9 @@ def test_a_call_of_the_machine_that_people_confirm_did_not_change(project):
 
     now = _votes(_judged(project))
     chosen = [pair for pair in _chosen(project) if pair in now.index]
-    # One page was set aside twice.
-    assert len(chosen) == counts["figures"]["answered"] == counts["figures"]["asked"] - 18
+    # One page was set aside twice; the budget pays for it once more, for each HIT counts at its own price.
+    assert len(chosen) == counts["figures"]["answered"] == counts["figures"]["asked"]
+    assert counts["figures"]["paid_cents"] <= 900
     of_machine = set(chosen) - set(was.index)
     was = pd.concat([was, pd.Series(1, sorted(of_machine))])
     done = counts["steps"]["harvest"]

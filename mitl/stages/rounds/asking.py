@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 from mitl.campaign.bill import expects_fee
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
@@ -68,14 +69,16 @@ def _affordable(context: Context, turn: Turn) -> Campaign | None:
     All of it; else as many of the pairs that further workers are asked as its HITs hold, what the sample for machine
     labels disputes first; else none of these; else so many HITs, that sample's first.
     """
-    left, price = _left(context, turn), turn.wish.hit(context).total_cents
+    left, prices = _left(context, turn), turn.wish.prices(context)
     campaign = turn.wish.campaign(turn.environment, left)
-    for further in (None, left // price * CANDIDATES_PER_HIT, 0):
+    for further in (None, max(left, 0) // prices.new.total_cents * CANDIDATES_PER_HIT, 0):
         request = replace(campaign, further=further)
         plan = make_plan(context.session, context.settings, request)
-        if 0 < plan.n_hits * price <= left:
+        cents = prices.of(plan)
+        if 0 < sum(cents) <= left:
             return request
-    asked = [[item for item in hit.page.items if item.role in _ASKED] for hit in plan.again[: left // price]]
+    n_paid = sum(total <= left for total in accumulate(cents[: len(plan.again)]))
+    asked = [[item for item in hit.page.items if item.role in _ASKED] for hit in plan.again[:n_paid]]
     return replace(request, limit=sum(map(len, asked))) if asked else None
 
 
@@ -95,15 +98,16 @@ def publish_chosen(turn: Turn) -> Done:
             hits = round_store.posted_hits(context.session, context.environment, turn.row.id)
             if asked.issuperset(chosen) and not interrupted:
                 return Done(f"all {several(len(chosen), 'chosen pair')} are asked", {"hits_posted": hits})
-            left = _left(context, turn)
-            if hits and left < turn.wish.hit(context).total_cents and not interrupted:
+            what = _affordable(context, turn) if hits and not interrupted else None
+            if hits and not interrupted and what is None:
+                left = _left(context, turn)
                 rest = len(set(chosen).difference(asked))
                 line = (
                     f"{rest:,} of {several(len(chosen), 'chosen pair')} stand on no HIT, and the "
                     f"{format_dollars(max(left, 0))} left of the budget pay for none"
                 )
                 return Done(line, {"hits_posted": hits})
-        _post(turn)
+        _post(turn, what)
     raise RoundError(
         f"not all of what the round chose could be posted; run `mitl publish --{turn.environment} --chosen` to see why"
     )

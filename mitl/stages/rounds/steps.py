@@ -198,7 +198,7 @@ class FirstPosting:
         rounded = ceil if wish.strategy == DOUBTS else int
         kept = max(rounded(_kept(context, wish) * most), int(wish.label_sample is not None))
         at_first = max(wish.budget_cents - kept * dearest, dearest)
-        return cls(at_first, wish.new_hit(context).total_cents, dearest)
+        return cls(at_first, wish.prices(context).new.total_cents, dearest)
 
     def costs(self, again: int, questions: int) -> int:
         """Cents, at most, of HITs that only ask again, and of new ones for so many questions."""

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mitl.campaign.bill import reward_again
-from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.kinds.pairs.planning import Campaign, PairsPlan
 from mitl.core.pricing import Bill, fee_cents, format_dollars
 from mitl.crowd.context import Context
 from mitl.crowd.populations import parse_population
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
+from mitl.db.store.hits import StoredHit
 from mitl.db.store.rounds import RoundRow
 from mitl.errors import RoundError, UsageError
 from mitl.progress import Progress, no_progress
@@ -111,22 +112,21 @@ class RoundRequest:
             chosen=True,
         )
 
-    def new_hit(self, context: Context) -> Bill:
-        """What one HIT costs that asks nothing again."""
-        return price_of(context, self.campaign(context.environment)).bill(1)
+    def prices(self, context: Context) -> RoundPrices:
+        """What its HITs cost."""
+        price = price_of(context, self.campaign(context.environment))
+        batches = hit_store.batches(context.session, context.environment)
+        rewards = {row.id: reward_again(row, self.reward_cents) for row in batches}
+        return RoundPrices(price.bill(1), rewards, charges_fee=price.charges_fee)
 
     def hit(self, context: Context) -> Bill:
         """What one HIT costs, or the dearest of those that it may have to ask again, whichever is more."""
-        price = price_of(context, self.campaign(context.environment))
-        bill = price.bill(1)
-        batches = {row.id: row for row in hit_store.batches(context.session, context.environment)}
+        prices = self.prices(context)
         again = (
-            replace(bill, assignments=lost.missing, reward_cents=cents, fee_cents=fee)
+            prices.again(lost.hit, lost.missing)
             for lost in open_work.hits_to_replace(context.session, context.environment)
-            for cents in [reward_again(batches[lost.hit.batch_id], self.reward_cents)]
-            for fee in [fee_cents(cents, lost.missing) if price.charges_fee else 0]
         )
-        return max([bill, *again], key=lambda hit_bill: hit_bill.total_cents)
+        return max([prices.new, *again], key=lambda hit_bill: hit_bill.total_cents)
 
     def hits(self, context: Context) -> int:
         """How many HITs the budget buys, were all of them as dear as the dearest.
@@ -135,7 +135,7 @@ class RoundRequest:
             RoundError: not one.
         """
         bill = self.hit(context)
-        if not self.new_hit(context).total_cents:
+        if not self.prices(context).new.total_cents:
             raise RoundError(
                 "a HIT costs nothing, so no budget says how many a round asks; give --reward 0.01 or more, or ask "
                 "without a round: `mitl publish --limit`"
@@ -148,6 +148,28 @@ class RoundRequest:
                 f"{format_dollars(bill.total_cents).lstrip('$')} or more"
             )
         return self.budget_cents // bill.total_cents
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPrices:
+    """What the HITs of a round cost, each at its own reward."""
+
+    new: Bill
+    """Of one that asks nothing again."""
+    rewards: Mapping[int, int]
+    """Row of a batch → cents that a HIT pays that asks one of its HITs again."""
+    charges_fee: bool
+
+    def again(self, hit: StoredHit, workers: int) -> Bill:
+        """Of one that asks a HIT again."""
+        reward = self.rewards[hit.batch_id]
+        fee = fee_cents(reward, workers) if self.charges_fee else 0
+        return replace(self.new, assignments=workers, reward_cents=reward, fee_cents=fee)
+
+    def of(self, plan: PairsPlan) -> list[int]:
+        """Cents of each HIT of a plan that completes no earlier one, those that ask again first."""
+        again = [self.again(page.replaces, page.assignments).total_cents for page in plan.again]
+        return again + [self.new.total_cents] * len(plan.fresh)
 
 
 @dataclass(frozen=True, slots=True)
