@@ -350,11 +350,14 @@ def test_a_text_beside_an_accepted_one_waits_for_nothing(settings):
     """Two workers were asked of each item, which takes one text: nothing sends to reviews that nobody is asked for."""
     chosen(settings, 2)
     ask(settings)
-    extend(settings, ExtensionWish("b1", assignments=2), SANDBOX, confirm=lambda environment, total: True)
+    bill = []
+    wish = ExtensionWish("b1", assignments=2)
+    extend(settings, wish, SANDBOX, confirm=lambda environment, total: True, announce=bill.append)
     work(settings)
     ask(settings)
     work(settings)
 
+    assert any("what comes beyond that is paid and not used" in line for line in bill)
     assert set(states(settings)) == {ItemState.ACCEPTED}
     assert status(settings, SANDBOX).counts["texts"]["waiting"] == 0
     assert [row[2] for row in show(settings, SANDBOX).tables[1].rows] == ["accepted", "not needed"] * 2

@@ -22,6 +22,7 @@ from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult, several
+from mitl.records.collection import TEXTS
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.hits.scope import Scope, open_scope
@@ -272,6 +273,8 @@ class _Run:
             f"  {several(sum(extension.additional for extension in more), 'more assignment')} at "
             f"{format_dollars(self._batch.reward_cents)} ({fees})"
         )
+        if self._batch.kind == TEXTS:
+            yield "  an item takes one text and a text one review; what comes beyond that is paid and not used"
         yield f"  total {format_dollars(total)}; the balance is {format_dollars(balance)}"
         left = self._limit.left()
         self._session.rollback()
