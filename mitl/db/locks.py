@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
 from mitl.db.engine import make_engine, parse_url
 from mitl.errors import StoreError
@@ -51,7 +52,12 @@ def _advisory(url: str, name: str) -> Iterator[None]:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             if not connection.scalar(text(f"SELECT pg_try_advisory_lock({advisory_key(name)})")):
                 raise _taken(name)
-            yield
+            try:
+                yield
+            finally:
+                # To disconnect frees it too, but only when the server has noticed: the next command may be faster.
+                with suppress(SQLAlchemyError):
+                    connection.execute(text(f"SELECT pg_advisory_unlock({advisory_key(name)})"))
     finally:
         engine.dispose()
 

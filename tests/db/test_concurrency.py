@@ -25,6 +25,7 @@ from process_kit import Child, Outcome, fork_server, project_settings, side_by_s
 from sqlalchemy import text
 
 from mitl.db import engine as engines
+from mitl.db import locks
 from mitl.db.engine import make_engine
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.models import Dataset
@@ -212,6 +213,19 @@ def test_two_proposes_at_once_store_the_union_once(project):
     with open_database(project.db_url, read_only=True) as session:
         assert len(proposals.runs(session)) == 3
         assert set(proposals.pair_ids(session)) == set(proposals.candidate_pairs(session, tuple(Direction)))
+
+
+def test_a_lock_is_free_before_the_server_has_noticed_that_its_connection_is_gone(database, monkeypatch):
+    """The next command may be faster than a busy server."""
+    held = make_engine(database)
+    with monkeypatch.context() as patch:
+        patch.setattr(locks, "make_engine", lambda url: held)
+        patch.setattr(held, "dispose", lambda: None)
+        with only_one(database, PUBLISH):
+            pass
+
+    with only_one(database, PUBLISH):
+        held.dispose()
 
 
 def test_a_reader_does_not_wait_for_a_writer(database):
