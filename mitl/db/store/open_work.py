@@ -105,12 +105,17 @@ def pair_counts(session: Session, environment: Environment, tallies: Tallies | N
     unasked = candidates - int(asked.sum())
     excluded = 0
     if item_store.exclusions(session):
-        rows, left, right = number_columns(
-            session, "SELECT id, left_id, right_id FROM pair WHERE proposed", 3
-        )
+        rows, left, right = number_columns(session, _NAMED, 3)
         named = rows[left_out(session, environment, pack_ids(left, right))]
         excluded = int((~contains(np.flatnonzero(asked), named)).sum())
     return PairCounts(candidates, unasked - excluded, excluded, n_judged)
+
+
+_NAMED = """
+SELECT id, left_id, right_id FROM pair
+WHERE proposed AND (left_id IN (SELECT left_id FROM exclusion) OR right_id IN (SELECT right_id FROM exclusion))
+"""
+"""Those pairs, and more, that exclusion lists name: the database looks through millions faster than Python."""
 
 
 def left_out(session: Session, environment: Environment, pairs: Ints) -> Flags:
@@ -126,6 +131,8 @@ def left_out(session: Session, environment: Environment, pairs: Ints) -> Flags:
 
 def left_out_of(session: Session, environment: Environment, pairs: Collection[Pair]) -> set[Pair]:
     """Those of these pairs that are `left_out`."""
+    if not item_store.exclusions(session):
+        return set()
     packed = pack_pairs(pairs)
     return set(unpack_pairs(packed[left_out(session, environment, packed)]))
 

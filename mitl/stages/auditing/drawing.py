@@ -408,9 +408,8 @@ def _samples(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> 
         if planned.cost is None:
             raise AuditError(f"{planned.reason}; nothing was drawn, and `mitl audit plan` shows the rest")
         return planned.cost.strata
-    price = replace(
-        answer_price(context), lost=NO_PAGE_LOST
-    )  # what is lost changes no sample of a given size
+    # What is lost changes no sample of a given size.
+    price = replace(answer_price(context), lost=NO_PAGE_LOST)
     dealt = deal(guesses, price.cents(wish.size * 2), price=price, confidence=wish.confidence)
     return _scaled(guesses, np.array([float(stratum.sample) for stratum in dealt.strata]), wish.size)
 
