@@ -162,6 +162,7 @@ def test_who_was_forgotten_is_found_by_the_worker_id_alone(crowd, hit_type, tmp_
         "forget",
         "--worker",
         PID,
+        "--paid",
         "--crowd-db",
         crowd.engine.url.render_as_string(),
         "--project",
