@@ -224,8 +224,10 @@ def test_a_lock_is_free_before_the_server_has_noticed_that_its_connection_is_gon
         with only_one(database, PUBLISH):
             pass
 
-    with only_one(database, PUBLISH):
+    with only_one(database, PUBLISH), pytest.raises(StoreError, match="another `mitl publish`"):
         held.dispose()
+        with only_one(database, PUBLISH):
+            pass
 
 
 def test_a_reader_does_not_wait_for_a_writer(database):

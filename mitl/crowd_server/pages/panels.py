@@ -87,9 +87,8 @@ PROFILES: Mapping[str, Profile] = {
             "Connect",
             LinkParameters("participantId", "projectId", "assignmentId"),
             LinkParameters(""),
-            re.compile(
-                r"[0-9A-Za-z][0-9A-Za-z-]{7,63}"
-            ),  # a hyphen first would get an apostrophe in payment files
+            # With a hyphen first it would get an apostrophe in payment files.
+            re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{7,63}"),
             "8 to 64 letters, digits and hyphens",
             is_stable=True,
         ),

@@ -45,6 +45,7 @@
   // The time that is left for a HIT or a test. The steady clock may stand still while a computer sleeps, and the other one be set back: the
   // later of the two counts.
   const timer = document.getElementById("timer"), said = document.getElementById("said");
+  let ticking;
   if (timer) {
     const {seconds: given, soon, warning} = timer.dataset, steady = performance.now(), wall = Date.now();
     const two = number => String(number).padStart(2, "0");
@@ -59,7 +60,7 @@
       document.getElementById("over").hidden = false;
       timer.dispatchEvent(new Event("over"));
     };
-    const ticking = setInterval(tick, 1000);
+    ticking = setInterval(tick, 1000);
     addEventListener("DOMContentLoaded", tick);
   }
 
@@ -184,6 +185,7 @@
       if (asked) document.getElementById("claimed").hidden = false;
       else {
         over = true;
+        clearInterval(ticking);  // what was sent in time is not said to be late while the next page comes
         location.replace(location.pathname + "?sent=1");
       }
     } else if (type === "mitl-refused") document.getElementById("large").hidden = note !== "large";

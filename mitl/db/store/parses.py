@@ -248,15 +248,8 @@ def add_all_findings(session: Session, given: Mapping[int, Iterable[Finding]]) -
 
 def set_verdicts(session: Session, given: Mapping[int, Sequence[Finding]]) -> None:
     """Note how these submissions are judged, by id, in place of how they were; what reading them noted stays."""
-    query = select(FindingRow.id, FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
-    query = query.where(FindingRow.code.not_in(_OF_A_PARSE))
-    stale = [
-        row
-        for row, id_, code, detail in rows_among(session, query, FindingRow.assignment_id, given)
-        if Finding(code, detail) not in given[id_]
-    ]
-    change_among(session, delete(FindingRow), FindingRow.id, stale)
-    add_all_findings(session, given)
+    query = _NOTED.where(FindingRow.code.not_in(_OF_A_PARSE))
+    _replace(session, rows_among(session, query, FindingRow.assignment_id, given), given)
 
 
 def set_findings(
@@ -268,11 +261,15 @@ def set_findings(
         ids: all submissions that were looked at.
     """
     looked_at = set(ids)
-    query = select(FindingRow.id, FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
-    stale = [
-        row
-        for row, id_, code, detail in session.execute(query.where(FindingRow.code.in_(codes)))
-        if id_ in looked_at and Finding(code, detail) not in given.get(id_, ())
-    ]
+    noted = session.execute(_NOTED.where(FindingRow.code.in_(codes)))
+    _replace(session, (row for row in noted if row.assignment_id in looked_at), given)
+
+
+_NOTED = select(FindingRow.id, FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
+
+
+def _replace(session: Session, noted: Iterable[Any], given: Mapping[int, Iterable[Finding]]) -> None:
+    """What is given stands in place of what was noted, rows of ``_NOTED``."""
+    stale = [id_ for id_, of, code, detail in noted if Finding(code, detail) not in given.get(of, ())]
     change_among(session, delete(FindingRow), FindingRow.id, stale)
     add_all_findings(session, given)
