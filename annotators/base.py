@@ -199,7 +199,7 @@ def is_reusable(annotator: object) -> bool:
     return bool(getattr(annotator, "reusable_encodings", False))
 
 
-def encoding_fingerprint(annotator: Annotator) -> str:
+def encoding_fingerprint(annotator: Annotator | RankingSource) -> str:
     """The hash of what an annotator's encodings depend on, beside the items."""
     return str(getattr(annotator, "encoding_fingerprint", annotator.fingerprint))
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from annotators.checkpoints.checkpoint import Examination
 
 ENTRY_POINT_GROUP = "mitl.annotators"
-"""Other packages add annotators here: a callable that takes the configuration and gives an Annotator."""
+"""Other packages add annotators here: a callable that takes the configuration, and the project's folder if it has a
+parameter ``project``, and gives an Annotator."""
 
 WEIGHTS = Path(__file__).resolve().parent / "weights"
 """The minis' weights, which come with the package."""
@@ -207,13 +209,25 @@ def _build_added(name: str, options: Options) -> Annotator | RankingSource:
         raise AnnotatorError(
             f"no annotator called {name!r}; known: {ours}, {PIVOT_FORM}, and what `mitl annotators` lists"
         )
-    from annotators.base import Annotator, RankingSource
+    from annotators.base import Annotator, RankingSource, encoding_fingerprint
+    from mitl.records import AnnotatorKind
 
     built = _call(name, point, options)
     if not isinstance(built, Annotator | RankingSource):
         raise AnnotatorError(
             f"{point.value!r} gave a {type(built).__name__} for {name!r}; it should give an Annotator"
         )
+    if not isinstance(built.kind, AnnotatorKind):
+        raise AnnotatorError(
+            f"{point.value!r} gave the kind {built.kind!r} for {name!r}; it should be a mitl.records.AnnotatorKind"
+        )
+    for mark in (built.fingerprint, encoding_fingerprint(built)):
+        # Files are named after its first 16 characters.
+        if not isinstance(mark, str) or not re.fullmatch("[0-9a-f]{16,}", mark):
+            raise AnnotatorError(
+                f"{point.value!r} gave the fingerprint {mark!r} for {name!r}; it should be a hash as hex, such as "
+                "annotators.base.fingerprint(...) makes"
+            )
     if built.name != name:
         raise AnnotatorError(
             f"{point.value!r} gave an annotator called {built.name!r} for {name!r}; it should bear that name"
@@ -223,7 +237,9 @@ def _build_added(name: str, options: Options) -> Annotator | RankingSource:
 
 def _call(name: str, point: EntryPoint, options: Options) -> object:
     try:
-        return point.load()(dict(options.values))
+        build = point.load()
+        paths = {"project": options.folder} if "project" in signature(build).parameters else {}
+        return build(dict(options.values), **paths)
     except MitlError:
         raise
     except Exception as error:  # another package's code: whatever it stumbles over is for its user to mend

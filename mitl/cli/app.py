@@ -23,6 +23,7 @@ from mitl.cli.failures import (
     TOO_DEEP,
     card_message,
     database_message,
+    extension_message,
     memory_message,
     system_message,
     text_message,
@@ -394,13 +395,15 @@ def run(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return fail(system_message(error), 1)
+        return fail(extension_message(error) or system_message(error), 1)
     except RecursionError:
         return fail(TOO_DEEP, 1)
     except MemoryError as error:
         return fail(memory_message(error), 1)
     except Exception as error:
-        message = database_message(error) or card_message(error) or text_message(error)
+        message = (
+            database_message(error) or card_message(error) or extension_message(error) or text_message(error)
+        )
         if message is None:
             raise
         return fail(message, 1)

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+import traceback
 from pathlib import Path
 
 import click
@@ -80,6 +81,22 @@ def database_message(error: Exception) -> str | None:
     if is_busy(error):
         return busy("the database")
     return f"the database failed: {str(error.orig).splitlines()[0]}; {remedy(error)}"
+
+
+def extension_message(error: Exception) -> str | None:
+    """What failed in the code of an installed package that adds an annotator, and in which of its lines."""
+    from annotators.registry import added_names
+
+    packages = {point.module.partition(".")[0] for point in added_names().values()}
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package in packages:
+            return (
+                f"the installed package {package!r}, which adds an annotator, failed in line {line} of "
+                f"{frame.f_code.co_filename!r}: {type(error).__name__}: {error}; mend it (-vv shows how it came there) "
+                "and run the command again"
+            )
+    return None
 
 
 def card_message(error: Exception) -> str | None:

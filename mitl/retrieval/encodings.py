@@ -28,12 +28,21 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, encoding_fingerprint, reads_pictures
+from annotators.base import (
+    Annotator,
+    Encoded,
+    Modality,
+    encoding_fingerprint,
+    reads_pictures,
+    scores_pairs,
+    searches_itself,
+)
 from mitl.core.whole_files import folder_bytes, one_clear_line, remove_dead_parts, whole_file
-from mitl.errors import AnnotatorError
+from mitl.errors import AnnotatorError, RetrievalError
 from mitl.progress import Progress, no_progress
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval.encoding_shelf import Keys, Shelf, part_name, row_bytes, shapes_of, split, write_part
+from mitl.retrieval.vectors import VECTOR_KINDS, Vectors
 
 Items = Sequence[ImageItem] | Sequence[CaptionItem]
 Chunk = tuple[int, Items]
@@ -132,7 +141,7 @@ class EncodingStore:
         with progress(f"encode {side.annotator.name} {side.modality}s", total=len(missing)) as advance:
             for number, encoded in encode(_unfinished(side, chunks, advance)):
                 rows = chunks[number]
-                check_encoded(side.annotator.name, encoded, side.some(rows))
+                check_encoded(side.annotator, encoded, side.some(rows))
                 kept = f"the {self.computed[side.modality]:,} {side.modality}s that this run has encoded are kept"
                 with one_clear_line(side.folder, kept):
                     write_part(side.place(rows), side.keys[rows], [encoded.arrays])
@@ -159,21 +168,32 @@ class _Side:
         return self.folder / part_name(self.keys[rows])
 
 
-def check_encoded(annotator: str, encoded: Encoded, items: Items) -> None:
-    """AnnotatorError where items are left out, or an encoding holds a number that is not finite."""
+def check_encoded(annotator: Annotator, encoded: Encoded, items: Items) -> None:
+    """AnnotatorError where items are left out, or what the search cannot use would be kept."""
+    said = f"annotator {annotator.name!r}"
     if encoded.ids.tolist() != [item.id for item in items]:
         raise AnnotatorError(
-            f"annotator {annotator!r} gives {len(encoded)} encodings for {len(items)} {encoded.modality}s, or not in "
+            f"{said} gives {len(encoded)} encodings for {len(items)} {encoded.modality}s, or not in "
             "their order; it must give one for each"
         )
+    for name, array in encoded.arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise AnnotatorError(
+                f"{said} gives {name!r} of {encoded.modality}s as a {type(array).__name__}; make it an array of NumPy"
+            )
+    if annotator.kind in VECTOR_KINDS and not searches_itself(annotator) and not scores_pairs(annotator):
+        try:
+            Vectors(encoded)
+        except RetrievalError as error:
+            raise AnnotatorError(f"{said}: {error}") from error
     for name, array in encoded.arrays.items():
         for rows in split(len(array), row_bytes(shapes_of({name: array}))) if array.dtype.kind == "f" else ():
             block = array[rows]
             bad = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
             if len(bad):
                 raise AnnotatorError(
-                    f"{name!r} of {encoded.modality} {items[rows.start + int(bad[0])].external_id!r} by annotator "
-                    f"{annotator!r} is not finite; check the annotator's weights or files and that item"
+                    f"{name!r} of {encoded.modality} {items[rows.start + int(bad[0])].external_id!r} by "
+                    f"{said} is not finite; check the annotator's weights or files and that item"
                 )
 
 

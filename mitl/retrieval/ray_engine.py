@@ -36,7 +36,7 @@ from mitl.retrieval.ray_cluster import (
     score_pairs,
     search_tile,
 )
-from mitl.retrieval.topk import VECTOR_KINDS
+from mitl.retrieval.vectors import VECTOR_KINDS
 
 TILE_QUERIES, TILE_ITEMS = 8192, 65536
 """About half a second of two cores at 512 numbers an item."""

@@ -30,7 +30,7 @@ from mitl.retrieval.search import (
     survivor_bytes,
 )
 from mitl.retrieval.survivors import MOST_POSITIONS, Survivors
-from mitl.retrieval.vectors import Floats, Vectors
+from mitl.retrieval.vectors import VECTOR_KINDS, Floats, Vectors
 from mitl.settings import BACKENDS
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BLOCK_BYTES = 256 << 20
 
-VECTOR_KINDS = (AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR)
 """Kinds whose similarities follow from the vectors alone."""
 
 

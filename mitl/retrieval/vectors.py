@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from annotators.base import Encoded
 from mitl.errors import RetrievalError
+from mitl.records import AnnotatorKind
 from mitl.retrieval.processor import loaded_torch
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+VECTOR_KINDS = (AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR)
+"""Annotators whose vectors the search multiplies."""
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
 _MARGIN = 1 + 2.0**-20

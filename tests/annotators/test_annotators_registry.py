@@ -17,6 +17,7 @@ from annotators.catalog import BEGINNERS
 from annotators.catalog import NETWORKS as ENTRIES
 from annotators.registry import describe
 from mitl.errors import AnnotatorError
+from mitl.records import AnnotatorKind
 
 MINIS = ["clip-mini", "pcme-mini", "pvse-mini", "vilt-mini", "vsrn-mini"]
 NETWORKS = ["clip", "pcme", "pvse", "vilt", "vsrn"]
@@ -200,8 +201,8 @@ class Constant:
     """An annotator of another package."""
 
     name = "constant"
-    kind = "inner_product"
-    fingerprint = "0"
+    kind = AnnotatorKind.INNER_PRODUCT
+    fingerprint = "0" * 16
 
     def __init__(self, config):
         self.config = config
@@ -217,6 +218,21 @@ class Misnamed(Constant):
     name = "other"
 
 
+class Unhashed(Constant):
+    name, fingerprint = "unhashed", "ViT-B-32-laion2b"
+
+
+class Unkind(Constant):
+    name, kind = "unkind", "inner_product"
+
+
+class Placed(Constant):
+    name = "placed"
+
+    def __init__(self, config, project):
+        self.config, self.project = config, project
+
+
 def fails_inside(config):
     raise KeyError("weights")
 
@@ -229,8 +245,8 @@ def added(monkeypatch):
     targets = {
         "constant": f"{here}:Constant",
         "clip": f"{here}:Constant",
-        "broken": "builtins:list",
-        "misnamed": f"{here}:Misnamed",
+        "broken": "builtins:sorted",
+        **{word.lower(): f"{here}:{word}" for word in ("Misnamed", "Unhashed", "Unkind", "Placed")},
         "fails": f"{here}:fails_inside",
         "absent": "no_such_module_anywhere:build",
         "../../evil": f"{here}:Constant",
@@ -245,6 +261,7 @@ def test_an_installed_package_adds_a_name(added):
 
     assert isinstance(built, Annotator)
     assert built.config == {"a": 1}
+    assert registry.build("placed", {"a": 1}, folder=Path("there")).project == Path("there")
     assert "constant" in registry.names()
     assert "constant" in {line.name for line in describe()}
     with pytest.raises(AnnotatorError, match="annotator 'clip' needs its weights"):
@@ -254,15 +271,17 @@ def test_an_installed_package_adds_a_name(added):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("broken", "^'builtins:list' gave a list for 'broken'; it should give an Annotator"),
+        ("broken", "^'builtins:sorted' gave a list for 'broken'; it should give an Annotator"),
         ("misnamed", "gave an annotator called 'other' for 'misnamed'; it should bear that name"),
+        ("unhashed", "gave the fingerprint 'ViT-B-32-laion2b' for 'unhashed'; it should be a hash as hex"),
+        ("unkind", "gave the kind 'inner_product' for 'unkind'; it should be a mitl.records.AnnotatorKind"),
         ("fails", "for the annotator 'fails', failed: KeyError: 'weights'"),
         ("absent", "for the annotator 'absent', failed: ModuleNotFoundError: No module named"),
         ("../../evil", r"cannot be called '\.\./\.\./evil'"),
     ],
 )
 def test_what_another_package_gives_is_checked(added, name, message):
-    """No annotator, one of another name, a failure inside, a module that is gone, a name that leads elsewhere."""
+    """No annotator, another name, no marks, a failure inside, a module that is gone, a name that leads elsewhere."""
     with pytest.raises(AnnotatorError, match=message):
         registry.build(name, {})
 

@@ -305,6 +305,34 @@ def test_numbers_that_are_not_finite_name_the_item(store):
     assert len(second.asked) == 3
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            lambda rows: rows.astype(float),
+            r"'hashing': caption embeddings are float64 \(3, 6\); expected float32",
+        ),
+        (
+            lambda rows: rows[:, 0],
+            r"'hashing': caption embeddings are float32 \(3,\); expected float32 \(N, D\)",
+        ),
+        (lambda rows: rows.tolist(), "'hashing' gives 'embedding' of captions as a list; make it an array"),
+    ],
+)
+def test_vectors_that_cannot_be_searched_are_not_kept(store, given, message):
+    """Else the mended annotator, whose fingerprint is often the same, would still get them."""
+
+    class Wrong(Hashing):
+        def _encoded(self, modality, items, contents):
+            found = super()._encoded(modality, items, contents)
+            return replace(found, arrays={"embedding": given(found.arrays["embedding"])})
+
+    with pytest.raises(AnnotatorError, match=message):
+        store.encoded(Wrong(), "caption", captions(3))
+
+    assert_right(store.encoded(Hashing(), "caption", captions(3)), captions(3))
+
+
 def test_items_left_out_are_noticed(store):
     """An annotator that gives fewer rows than items is at fault, not the data."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_kit import mitl, ok
+from cli_kit import fails, mitl, ok
 from docs_kit import blocks, mitl_lines
 from media_kit import tone
 from PIL import Image
@@ -95,7 +95,7 @@ def test_rankings_of_ones_own(project):
 
 
 def test_a_package_of_ones_own(project, tmp_path_factory, monkeypatch):
-    """The example package, laid out as pip would lay it, is listed and proposes as the page says."""
+    """The example package, laid out as by pip, is listed and proposes as the page says; its faults are named."""
     site = tmp_path_factory.mktemp("site")
     (code,) = [block for block in blocks(PAGE, "python") if "class Colours" in block]
     (about,) = [block for block in blocks(PAGE, "toml") if '"colour-annotator"' in block]
@@ -109,6 +109,15 @@ def test_a_package_of_ones_own(project, tmp_path_factory, monkeypatch):
 
     assert "from the installed package colour-annotator" in listed.out
     assert counts["annotators"]["colours"]["proposed"] == 50
+    monkeypatch.delitem(sys.modules, "colour_annotator", raising=False)
+    lines = code.splitlines()
+    place = next(row for row, line in enumerate(lines) if "text.count(colour)" in line)
+    lines[place] = "        raise ConnectionError('model server away')"
+    (site / "colour_annotator.py").write_text("\n".join(lines))
+    assert fails(1, *words).startswith(
+        f"the installed package 'colour_annotator', which adds an annotator, failed in line {place + 1} of "
+        f"{str(site / 'colour_annotator.py')!r}: ConnectionError: model server away; mend it"
+    )
     monkeypatch.delitem(sys.modules, "colour_annotator", raising=False)
 
 
@@ -159,7 +168,7 @@ def test_models_on_disk(tmp_path, monkeypatch, kind):
     (settings,) = [block for block in blocks(PAGE, "toml") if "[annotators.sentences]" in block]
     ok("init", "project", "--dataset", dataset)
     with (tmp_path / "project" / "mitl.toml").open("a") as file:
-        file.write("\n" + settings.replace("/models", str(tmp_path / "models")))
+        file.write("\n" + settings.replace("/models", "../models"))
     words = ("--top-k", "2", "--depth", "3", "--image-queries", "4", "--project", "project")
     counts = ok("propose", "--annotator", kind, *words, "--json").json["counts"]
     assert counts["annotators"][kind]["proposed"] >= 8

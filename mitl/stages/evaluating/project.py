@@ -26,7 +26,7 @@ from mitl.errors import DatasetError, MetricError
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction, Pair
-from mitl.retrieval.topk import VECTOR_KINDS
+from mitl.retrieval.vectors import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.evaluating.models import EVERY, Model, ModelSide, Ranked, Sides, strange_ids_hint
 from mitl.stages.proposing.computing import ComputeContext

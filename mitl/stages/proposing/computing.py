@@ -162,7 +162,7 @@ class ComputeContext:
             encode = partial(self.engine.encode, annotator, modality)
             return self.encodings.encoded(annotator, modality, items, encode, progress=self.progress)
         encoded = encode_items(annotator, modality, items)
-        check_encoded(annotator.name, encoded, items)
+        check_encoded(annotator, encoded, items)
         return encoded
 
     @property

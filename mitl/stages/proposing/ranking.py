@@ -55,7 +55,7 @@ from mitl.retrieval.shortlisted import (
     ShortlistRecall,
     shortlisted_top_k,
 )
-from mitl.retrieval.topk import VECTOR_KINDS
+from mitl.retrieval.vectors import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, PairScope, split_scope
 
