@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from mitl.metrics.retrieval import score_ranked as score_ranked
     from mitl.metrics.table import METRICS as METRICS
     from mitl.metrics.table import Metric as Metric
+    from mitl.metrics.table import first_rank as first_rank
 
 _MODULES = {
     "correlation": "ScoredPairs paired_spearman pearson sampled_spearman",
@@ -70,7 +71,7 @@ _MODULES = {
     "ranks": "ArrayRankings ListRankings PositiveRanks",
     "retrieval": "average_precision_at_r map_at_r r_precision recall_at_k "
     "score score_metrics score_queries score_ranked",
-    "table": "METRICS Metric",
+    "table": "METRICS Metric first_rank",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_HOMES)

@@ -148,7 +148,13 @@ def values_of(
             refuse(block, asked)
         query_ids.append(block.positives.query_ids)
         for request in asked:
-            parts[request.name].append(np.asarray(request.metric.of(block, request.k), dtype=np.float64))
+            values = np.asarray(request.metric.of(block, request.k), dtype=np.float64)
+            if values.shape != block.positives.query_ids.shape:
+                raise MetricError(
+                    f"the metric {request.name!r} gave {values.shape} for {len(block.positives)} queries; it should "
+                    "give one value for each"
+                )
+            parts[request.name].append(values)
     ids = np.concatenate(query_ids)
     return tuple(
         QueryValues(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -25,7 +26,8 @@ from evaluate_kit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.metrics import table
+from mitl.errors import MetricError
+from mitl.metrics import ListRankings, Positives, score_metrics, table
 from mitl.metrics.table import METRICS as TABLE
 from mitl.metrics.table import Metric, first_rank
 from mitl.stages.evaluating.models import Block
@@ -112,6 +114,15 @@ def test_a_metric_put_into_the_table_is_evaluated(place, monkeypatch, form, name
     assert asked in shown
     assert f",{asked}," in (place / "out.csv").read_text()
     assert counts["intervals"]["release"][form]["i2t"][asked]
+
+
+def test_a_metric_gives_one_value_for_each_query(monkeypatch):
+    """A bare number, or a column, is refused by the metric's name."""
+    positives = Positives.from_mapping({7: [1, 2], 8: [3]})
+    for shape in ((), (2, 1)):
+        monkeypatch.setitem(TABLE, "flat", Metric(lambda found, k, shape=shape: np.zeros(shape)))
+        with pytest.raises(MetricError, match=rf"'flat' gave {re.escape(str(shape))} for 2 queries"):
+            score_metrics(ListRankings({7: [1, 2], 8: [4, 3]}), positives, ["flat"])
 
 
 def test_a_metric_of_an_installed_package_is_known_and_a_broken_one_is_named(place, monkeypatch):
