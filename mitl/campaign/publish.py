@@ -96,10 +96,9 @@ def _dry_run(run: PostingRun, announce: Callable[[str], None], to: Path) -> Stag
     if isinstance(job, Plan):
         return _nothing_to_do(run, job, NO_SWEEP)
     with closing(Pages(run.context, run.kind, write=False)) as pages:
-        folder = DryRunFolder(to)
+        folder = DryRunFolder(to, job.bill)
         largest = validate_requests(run.context, pages, job.due, folder.keep)
         folder.write_pages(job.due, pages)
-        folder.write_bill(job.bill)
         warnings = _probe(run, pages)
     values = {
         **_values(run, job),

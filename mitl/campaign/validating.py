@@ -138,8 +138,8 @@ class ValidatingClient(MTurkClient):
 class DryRunFolder:
     """Where a dry run is written; an earlier one there is replaced, anything else is left alone."""
 
-    def __init__(self, path: Path) -> None:
-        """Make the folder ready.
+    def __init__(self, path: Path, bill: Sequence[str]) -> None:
+        """Make the folder ready, with the bill as it was printed, by which it is known even where the run breaks off.
 
         Raises:
             UsageError: it holds something else than an earlier dry run.
@@ -150,15 +150,13 @@ class DryRunFolder:
             raise UsageError(f"{path} is not a folder; name another one with --out")
         if path.is_dir() and any(path.iterdir()) and not (path / BILL).is_file():
             raise UsageError(f"{path} holds something else than a dry run; name an empty folder with --out")
+        path.mkdir(parents=True, exist_ok=True)
+        (path / BILL).write_text("\n".join(bill) + "\n", encoding="utf-8")
         for name in (REQUESTS, PAGES):
-            (path / name).mkdir(parents=True, exist_ok=True)
+            (path / name).mkdir(exist_ok=True)
             for file in (path / name).iterdir():
                 if _OURS.fullmatch(file.name):
                     file.unlink()
-
-    def write_bill(self, lines: Sequence[str]) -> None:
-        """Write the bill as it was printed."""
-        (self.path / BILL).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def keep(self, operation: str, parameters: Mapping[str, Any]) -> None:
         """Write one request: its parameters as boto3 takes them, numbered in the order of sending."""

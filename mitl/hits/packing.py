@@ -48,7 +48,8 @@ def pack(
     """
     _check(pairs, positives, negatives, asks=bool(pairs or audits))
     pages = _dealt(pairs, audits, seed)
-    others = [pair for pair in pairs if pair not in frozenset(audits)] if audits else pairs
+    audited = frozenset(audits)
+    others = [pair for pair in pairs if pair not in audited]
     return _finish(pages, others, _Turns(positives, negatives), seed, 1)
 
 

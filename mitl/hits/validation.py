@@ -21,7 +21,7 @@ from mitl.hits.rendering import (
     question_xml,
 )
 from mitl.protocol.answer_xml import xml_safe
-from mitl.protocol.pages import parse_page
+from mitl.protocol.pages import bind_submission, parse_page
 from mitl.records import HitItem, Label, Page, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH
 from mitl.records.questions import Question
@@ -269,16 +269,18 @@ def _divided(html: str, shown: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_form(html: str, template: str, places: Sequence[int], fields: Sequence[Field]) -> None:
-    """The page has one form, which binds it to an assignment and offers all fields at every place."""
-    for mark in ("data-mitl-submit", "data-mitl-assignment"):
-        if len(re.findall(rf"<[^<>]*\b{mark}\b", html)) != 1:
-            raise TemplateError(
-                f"HIT template {template!r} must have the mark {mark} on exactly one tag; {_WORDING}"
-            )
-    forms = [form for form in parse_page(html).forms if any(c.name == "assignmentId" for c in form.controls)]
+    """The page has one form, which can be bound to an assignment and offers all fields at every place."""
+    bound = parse_page(bind_submission(html, _TO, _ASSIGNMENT)).forms
+    forms = [form for form in bound if any(c.name == "assignmentId" for c in form.controls)]
     if len(forms) != 1 or forms[0].method != "post":
         raise TemplateError(
             f"HIT template {template!r} must have one form, sent by post, with the field assignmentId; {_WORDING}"
+        )
+    given = [control.value for control in forms[0].controls if control.name == "assignmentId"]
+    if (forms[0].action, given) != (_TO, [_ASSIGNMENT]):
+        raise TemplateError(
+            f"HIT template {template!r} makes a page that nobody could submit: its form needs an action and the mark "
+            f"data-mitl-submit, its field assignmentId a value and the mark data-mitl-assignment; {_WORDING}"
         )
     offered: dict[str, set[str]] = {}
     for control in forms[0].controls:
@@ -295,6 +297,8 @@ def _check_form(html: str, template: str, places: Sequence[int], fields: Sequenc
                 )
 
 
+_TO, _ASSIGNMENT = "/submit", "A"
+"""What a page is bound to, to see that a server can."""
 _WORDING = "mend the wording's page.html.j2"
 _DEFECT = "this is a defect of mitl, please report it"
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import boto3
 import pytest
 from publish_kit import proposed
 from world_kit import SANDBOX, run_publish, spoil
 
+from mitl import resources
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.posting import annotation
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
 from mitl.db.store import hits
-from mitl.errors import UsageError
+from mitl.errors import TemplateError, UsageError
 from mitl.stages.reporting.status import status
 
 
@@ -138,6 +140,19 @@ def test_a_second_dry_run_replaces_the_first(world, tmp_path):
     assert len(read(folder)) == 3 < len(first)
     assert len(list((folder / "pages").iterdir())) == 1
     assert (folder / "notes.md").read_text() == "mine"
+
+
+def test_a_dry_run_that_broke_off_is_replaced_by_the_next(world):
+    """A wording whose page is too large stops one when its folder is made; once it is mended, the same command goes."""
+    wording = world.wordings / "own"
+    shutil.copytree(resources.folder("hit_templates") / "pairs-plain", wording)
+    (wording / "instructions.html.j2").write_text("x" * 70_000)
+    with pytest.raises(TemplateError, match="65,535"):
+        run_dry(world, template="own")
+
+    (wording / "instructions.html.j2").write_text("look")
+
+    assert run_dry(world, template="own").counts["requests"] == len(read(world.project / "dry-run"))
 
 
 def test_a_folder_with_something_else_is_left_alone(world, tmp_path):

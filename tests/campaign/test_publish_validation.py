@@ -32,6 +32,7 @@ from mitl.stages.reporting.status import status
 
 PAIRS = [Pair(image, image + 100) for image in range(1, 60)]
 HOSTILE = ["</p><script>", "<b>", 'a "quoted" & <odd> one', "]]>", "bell \x07 and\r\nline", "p", ""]
+FORM = "<form method=post action=x data-mitl-submit><input name=assignmentId value=x data-mitl-assignment>"
 GOLDS = ([Pair(1, 500), Pair(2, 500)], [Pair(3, 500), Pair(4, 500)])
 
 
@@ -162,7 +163,7 @@ def test_pages_that_share_their_surroundings_become_the_questions_that_they_woul
 def test_a_text_that_ends_the_questions_section_together_with_what_follows_is_kept_whole():
     """An unquoted attribute ends with ``>``; after the text ``]]`` that would end the CDATA section."""
     checker = PageChecker()
-    form = "<form method=post data-mitl-submit data-mitl-assignment><input name=assignmentId></form><i title={}>x</i>"
+    form = f"{FORM}</form><i title={{}}>x</i>"
     for text in ("a", "]]", "b"):
         html = form.format(text)
 
@@ -230,11 +231,11 @@ def world(tmp_path_factory):
     ("page", "said"),
     [
         ("<div>{{ title }}", "never closed"),
-        (
-            "<form data-mitl-submit method=post><input data-mitl-assignment name=assignmentId></form>",
-            "p01_label",
-        ),
-        ("<form method=post><input name=assignmentId></form>", "data-mitl-submit"),
+        (f"{FORM}</form>", "p01_label"),
+        (f"{FORM}</form>".replace(" data-mitl-submit", ""), "data-mitl-submit"),
+        (f"{FORM}</form>".replace(" action=x", ""), "an action"),
+        (f"{FORM}</form>".replace(" value=x", ""), "a value"),
+        (f"{FORM}</form>".replace("<form", "<FORM"), "nobody could submit"),
         ("<p>" + "x" * 70_000 + "</p>{% include '_shared/page.html.j2' %}", "65,535"),
     ],
 )
