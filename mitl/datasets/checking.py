@@ -122,7 +122,8 @@ def _look_at_picture(path: Path, content: bytes) -> tuple[str, str] | None:
 
     try:
         with warnings.catch_warnings(action="ignore"), Pictures.open(path, formats=FORMATS) as picture:
-            frames = getattr(picture, "n_frames", 1)
+            # Phones put a smaller copy or a map of depth behind a photograph, as MPO.
+            frames = 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)
             picture.load()
     except UnidentifiedImageError:
         raise DatasetError("is empty" if not content else "is no picture") from None

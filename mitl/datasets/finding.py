@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,7 +33,8 @@ JSON = (".jsonl", ".ndjson", ".json")
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 """Beside the pictures of each split in the ``imagefolder`` layout of Hugging Face's ``datasets``."""
 _CAPTIONS_TEXT = re.compile(r"captions?\.txt|.*token(\.txt)?", re.IGNORECASE)
-_SPLIT_SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}\.parquet")
+_SHARD = re.compile(r"(.+?)-\d{5}-of-(\d{5})(?:-[0-9a-f]+)?\.(?:parquet|arrow)")
+"""One of several files of a split, which says how many there are; the hub once put a hash behind."""
 _SPLITS = ("train", "val", "valid", "validation", "dev", "test")
 Kept = TypeVar("Kept")
 _WHAT = (
@@ -90,8 +92,9 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
         read = shard_source if shards else parquet_source
         splits = _by_split(shards or parquet)
         if len(splits) > 1 or split in splits:
-            return read(chosen_split(path, splits, split), path), None
-        (whole,) = splits.values()
+            return read(_all_of(chosen_split(path, splits, split), path), path), None
+        (parts,) = splits.values()
+        whole = _all_of(parts, path)
         listed = ", ".join(file.name for file in whole[:3]) + (", …" if len(whole) > 3 else "")
         notes = (f"{len(whole):,} files read as one table: {listed}",) if len(whole) > 1 else ()
         return replace(read(whole, path), notes=notes), split
@@ -116,17 +119,24 @@ def _prepared(path: Path, names: Sequence[str], split: str | None) -> tuple[RowS
     declared = info.get("splits") if isinstance(info, dict) else None
     if not isinstance(declared, dict) or not declared:
         raise DatasetError(f"{str(path / 'dataset_info.json')!r} names no splits; load the data set again")
-    part = re.compile(rf".+-({'|'.join(map(re.escape, declared))})(?:-\d{{5}}-of-(\d{{5}}))?\.arrow")
+    part = re.compile(rf".+-({'|'.join(map(re.escape, declared))})(?:-\d{{5}}-of-\d{{5}})?\.arrow")
     splits: dict[str, list[Path]] = {}
     for match in filter(None, map(part.fullmatch, names)):
         splits.setdefault(match[1], []).append(path / match[0])
-    chosen = chosen_split(path, splits or {name: [] for name in declared}, split)
-    of = part.fullmatch(chosen[0].name) if chosen else None
-    if of is None or len(chosen) != int(of[2] or 1):
+    return arrow_source(
+        _all_of(chosen_split(path, splits or {name: [] for name in declared}, split), path), path
+    ), None
+
+
+def _all_of(files: Sequence[Path], path: Path) -> Sequence[Path]:
+    """The files of a split; DatasetError where their names tell that others are missing, or there is none."""
+    counted = Counter(match.groups() for match in (_SHARD.fullmatch(file.name) for file in files) if match)
+    few = next((f"{n} of {int(of)} of {name!r}" for (name, of), n in counted.items() if n < int(of)), None)
+    if few or not files:
         raise DatasetError(
-            f"{str(path)!r} lacks files of the split; load the data set again with the library"
+            f"{str(path)!r} lacks files of the split (there: {few or 'none'}); fetch the data set again"
         )
-    return arrow_source(chosen, path), None
+    return files
 
 
 def _listed(path: Path, key: str) -> list[str]:
@@ -158,7 +168,7 @@ def _by_split(files: Sequence[Path]) -> dict[str, Sequence[Path]]:
     """
     splits: dict[str, Sequence[Path]] = {}
     for file in files:
-        match = _SPLIT_SHARD.fullmatch(file.name)
+        match = _SHARD.fullmatch(file.name)
         words = (word for word in re.split(r"[\W\d_]+", file.stem.lower()) if word in _SPLITS)
         name = match[1] if match else next(words, "all")
         splits[name] = [*splits.get(name, ()), file]
@@ -240,6 +250,8 @@ MEDIA = {
 """What a file of a sample holds → its column, and that column's kind."""
 _SEVERAL = {PartKind.IMAGE: "pictures", PartKind.AUDIO: "sounds", PartKind.VIDEO: "videos"}
 _SAMPLES = "samples in WebDataset's layout"
+_META = re.compile(r"__[^/]*__(/|$)")
+"""Says something of the shard itself, as ``__meta__/info.json``."""
 _END = bytes(512)
 _MOST_TEXT, _MOST_MEDIA = 10_000_000, 1_000_000_000
 """Bytes of one file of a sample. Each is read whole, and few bytes of an archive can stand for many."""
@@ -289,6 +301,8 @@ def _samples(paths: Sequence[Path], *, read: Sequence[str]) -> Iterator[dict[str
             for member, content in members:
                 folder, slash, base = member.name.rpartition("/")
                 stem, _, suffix = base.partition(".")
+                if not (stem and suffix) or _META.match(member.name):
+                    continue  # of no sample by WebDataset's own rules: README, ._0.jpg as macOS adds it
                 key, field = f"{folder}{slash}{stem}".removeprefix("./"), suffix.lower()
                 if row and row[KEY] != key:
                     yield row

@@ -7,6 +7,7 @@ import io
 import os
 import string
 import unicodedata
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,7 +173,8 @@ def locate(
 
 PICTURES = "pictures"
 """Folder, within that for what a table holds itself, of the pictures, sounds or videos that were inside it."""
-_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "WEBP": ".webp", "BMP": ".bmp", "TIFF": ".tif"}
+_SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
+"""Of Pillow's formats those whose files do not end in the format's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,10 @@ def _picture_suffix(content: bytes, where: str) -> str:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            Image.open(io.BytesIO(content), formats=FORMATS) as picture,
+        ):
             kind = picture.format or ""
             picture.verify()
     except picture_errors() as error:

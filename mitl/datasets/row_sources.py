@@ -133,15 +133,26 @@ def arrow_source(paths: Sequence[Path], path: Path) -> RowSource:
 
 def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], Any]) -> RowSource:
     schemas: list[Any] = []
-    columns: tuple[TableColumn, ...] = ()
+    columns: list[tuple[TableColumn, ...]] = []
     for part in paths:
         with _whole(part), opened(part) as (schema, _):
             schemas.append(schema)
-            columns = columns or tuple(_arrow_columns(schema))
-    odd = next((i for i, schema in enumerate(schemas) if schema.names != schemas[0].names), None)
+            columns.append(tuple(_arrow_columns(schema)))
+    # A part in which a column is empty throughout says nothing of what it holds.
+    holds = [{column.name: column.holds for column in some if column.kind != "null"} for some in columns]
+    odd = next(
+        (
+            i
+            for i, schema in enumerate(schemas)
+            if schema.names != schemas[0].names
+            or any(holds[0].get(name, cells) is not cells for name, cells in holds[i].items())
+        ),
+        None,
+    )
     if odd is not None:
         raise DatasetError(
-            f"{paths[odd].name!r} in {str(path)!r} has other columns than {paths[0].name!r}; name one of the files"
+            f"{paths[odd].name!r} in {str(path)!r} has other columns than {paths[0].name!r}, or other cells in "
+            "them; name one of the files"
         )
     twice = next((name for name in schemas[0].names if schemas[0].names.count(name) > 1), None)
     if twice is not None:
@@ -159,7 +170,7 @@ def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], An
                     )  # what is spoiled on the disk would end the program in to_pylist
                     yield from (_flat(row) for row in batch.to_pylist())
 
-    return RowSource(path, path if path.is_dir() else path.parent, columns, rows)
+    return RowSource(path, path if path.is_dir() else path.parent, columns[0], rows)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def read_table(
     source, split = find_source(path, reading.split)
     roles = assign(source.columns, parse_columns(reading.columns), source.quoted)
     rows = _of_split(dict(enumerate(source.rows(roles.read), start=1)), roles, split, source)
-    looks = roles.picture is not None and images is None and unpack is not None
+    looks = roles.picture is not None and unpack is not None
     kind = (roles.form or IMAGES).left_part
     inside = look_inside(source, str(roles.picture), rows, kind) if looks else Inside()
     form = roles.form or _form_of_files(rows, roles, inside, source)
@@ -123,7 +123,7 @@ def read_table(
         nouns=form.nouns[0],
     )
     data = assemble("table", "table", located, captions, source=path, sides=form.sides)
-    if unpack is None or not inside.names:
+    if unpack is None or images is not None or not inside.names:
         return data
     # Last, so that a table that will not do leaves no pictures behind.
     write_pictures(source, str(roles.picture), inside, unpack)
@@ -319,9 +319,7 @@ def _pictures(
                 f"{where} names {file!r}, but its column is read for {form.nouns[0]}; say what it holds "
                 f"with --columns sound={roles.file} or video={roles.file}, or name other files"
             )
-        if file and _ADDRESS.match(file):
-            file, url = None, url or file
-        new = Picture(image_id, file_name=file, url=url), inside.names.get(number)
+        new = _picture(image_id, file, url), inside.names.get(number)
         earlier = pictures.setdefault(image_id, new)
         if earlier != new:
             what = "another file or url" if earlier[0] != new[0] else "another picture"
@@ -331,8 +329,14 @@ def _pictures(
             )
     for row in rows.values() if roles.reference else ():
         name = str(text_of(row.get(str(roles.reference))))
-        pictures.setdefault(name, (Picture(name, file_name=name), None))
+        pictures.setdefault(name, (_picture(name, name), None))
     return [picture for picture, _ in pictures.values()]
+
+
+def _picture(id_: str, file: str | None, url: str | None = None) -> Picture:
+    if file and _ADDRESS.match(file):
+        file, url = None, url or file
+    return Picture(id_, file_name=file, url=url)
 
 
 def _beside(source: RowSource, pictures: Sequence[Picture]) -> Path | None:

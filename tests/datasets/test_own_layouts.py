@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from media_kit import jpeg
+from PIL import Image
 
+from mitl.datasets.checking import check_items
 from mitl.datasets.table import TableReading, Told, read_table
 from mitl.errors import DatasetError, MitlError, UsageError
 
@@ -162,6 +164,43 @@ def test_pictures_that_are_named_and_not_inside_are_told_by_their_names(tmp_path
     data, _, _ = read(tmp_path / "t.parquet", tmp_path)
 
     assert texts(data) == [("a.jpg", "one"), ("a.jpg", "two"), ("b.jpg", "three")]
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "b.jpg").write_bytes(BLUE)
+    placed = read_table(tmp_path / "t.parquet", images=tmp_path / "pictures", unpack=tmp_path / "dataset")
+    assert [image.file for image in placed.images] == [None, str(tmp_path / "pictures" / "b.jpg")]
+    assert placed.captions == data.captions
+
+
+def test_photographs_of_phones_and_large_ones_are_pictures_like_others(tmp_path, recwarn):
+    """MPO is a JPEG with another behind it; what Pillow says of 100 million pixels is nobody's to mend."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    phone, large = io.BytesIO(), io.BytesIO()
+    small = Image.new("RGB", (8, 8))
+    small.save(phone, "MPO", save_all=True, append_images=[small])
+    Image.new("1", (10_000, 9_000)).save(large, "PNG")
+    cells = [{"bytes": kind.getvalue(), "path": f"{n}.jpg"} for n, kind in enumerate((phone, large))]
+    pq.write_table(pa.table({"image": cells, "text": ["a", "b"]}), tmp_path / "t.parquet")
+    data, _, _ = read(tmp_path / "t.parquet", tmp_path)
+
+    assert [Path(image.file).suffix for image in data.images] == [".jpg", ".png"]
+    assert not recwarn.list and check_items(data, tmp_path / "project", {}).lines == ()
+
+
+def test_parts_of_a_parquet_that_are_missing_or_differ_are_refused(tmp_path):
+    """The names of parts tell how many there are; pictures within beside names of pictures are no one column."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    first, second = (tmp_path / f"test-0000{n}-of-00002.parquet" for n in range(2))
+    pq.write_table(pa.table({"image": [RED], "caption": ["red"]}), first)
+    for split in (None, "test"):
+        with pytest.raises(DatasetError, match=r"lacks files of the split \(there: 1 of 2 of 'test'\)"):
+            read(tmp_path, tmp_path, split=split)
+    pq.write_table(pa.table({"image": ["blue.jpg"], "caption": ["blue"]}), second)
+    with pytest.raises(
+        DatasetError, match=f"'{second.name}' .* has other columns than '{first.name}', or other"
+    ):
+        read(tmp_path, tmp_path)
+    pq.write_table(pa.table({"image": [None], "caption": ["blue"]}), second)
+    assert len(read(tmp_path, tmp_path)[0].images) == 2
 
 
 def test_splits_in_the_names_of_parquet_files_are_not_mixed(tmp_path):
@@ -278,6 +317,26 @@ def test_shards_are_read_one_after_another(tmp_path):
         "2 files read as one table: s-000000.tar, s-000001.tar",
     ]
     assert texts(json_only) == texts(data)[:2]
+
+
+def test_what_belongs_to_no_sample_is_passed_over(tmp_path):
+    """As WebDataset passes it over: macOS's own files between the others, a README, what is said of the shard."""
+    with tarfile.open(tmp_path / "s.tar", "w") as tar:
+        for name, content in (
+            ("README", b"x"),
+            ("__meta__/info.json", b'{"txt": 1}'),
+            ("._0.jpg", b"x"),
+            ("0.jpg", RED),
+            ("._0.txt", b"\xff"),
+            ("0.txt", b"red"),
+            ("__1.jpg", BLUE),
+            ("__1.txt", b"blue"),
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+    assert texts(read(tmp_path / "s.tar", tmp_path)[0]) == [("0", "red"), ("__1", "blue")]
 
 
 @settings(max_examples=60, deadline=None)
