@@ -30,7 +30,7 @@ USED_BY: dict[str, tuple[str, ...]] = {
     "defect_share": ("scenes",),
     "cxc": KINDS,
     "exclude": KINDS,
-    "check_items": KINDS,
+    "check_items": (*KINDS, "cirr", "circo"),
 }
 
 

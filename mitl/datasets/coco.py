@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.assembling import assemble, check_unique, read_ids
-from mitl.datasets.files import caption_text, read_entries, read_json, read_rows
+from mitl.datasets.files import caption_text, file_text, read_entries, read_json, read_rows
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, RetrievalSet
@@ -227,7 +227,8 @@ def read_compact(
         if caption_id in captions:
             raise DatasetError(f"caption id {caption_id!r} comes twice in {str(path)!r}; ids must be unique")
         captions[caption_id] = Caption(caption_id, image_id, str(row["text"]))
-        file_name = row.get("file_name") or FILE_NAME.format(int(image_id))
+        named = file_text(row.get("file_name"), "file_name", f"row {number} of {str(path)!r}")
+        file_name = named or FILE_NAME.format(int(image_id))
         picture = Picture(image_id, file_name, "val2014", coco_url(file_name))
         if pictures.setdefault(image_id, picture) != picture:
             raise DatasetError(

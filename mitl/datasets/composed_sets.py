@@ -130,7 +130,7 @@ def _rows(path: Path, needed: frozenset[str]) -> Iterator[tuple[Mapping[str, Any
 def _cirr_queries(path: Path) -> Iterator[_Query]:
     for row, where in _rows(path, _CIRR_ROW):
         soft = row.get("target_soft") or {}
-        alike = [name for name, score in soft.items() if score == _SURELY]
+        alike = isinstance(soft, dict) and [name for name, score in soft.items() if score == _SURELY]
         yield _query(row, where, ("pairid", "reference", "caption"), row.get("target_hard"), alike)
 
 
@@ -143,12 +143,16 @@ def _circo_queries(path: Path) -> Iterator[_Query]:
 
 
 def _query(
-    row: Mapping[str, Any], where: str, columns: tuple[str, str, str], target: object, alike: list[Any]
+    row: Mapping[str, Any], where: str, columns: tuple[str, str, str], target: object, alike: object
 ) -> _Query:
     name, reference, text = columns
     if text_of(target) is None:
         raise DatasetError(
             f"{where} has no target, as in splits whose answers are kept secret; name another with --split"
+        )
+    if not isinstance(alike, list):
+        raise DatasetError(
+            f"{where} has further targets in another form than its set's; fetch the file again"
         )
     read: Callable[[object], str] = lambda value: cell_id(value, "image", where)  # noqa: E731
     reference_id = read(row[reference])

@@ -86,13 +86,15 @@ def read_scored(path: Path, kind: Likeness, *, required: Sequence[str] = ()) -> 
         required: further columns that must be there.
 
     Raises:
-        DatasetError: the file is missing or malformed or of another kind, some names are in CxC's form and others are
-            not, a score is not from 0 to 5, or a pair is rated twice in the same order.
+        DatasetError: the file is missing, malformed, empty or of another kind, some names are in CxC's form and others
+            are not, a score is not from 0 to 5, or a pair is rated twice in the same order.
     """
     import pandas as pd
 
     what = f"CxC {kind.upper()} scores"
     rows = read_rows(path, what, (*LAYOUT[kind][:3], *required), (METHOD,))
+    if not rows:
+        raise DatasetError(f"{str(path)!r} holds no rows; it should hold {what}")
     first, second = _ids(rows, kind, path)
     check_unique("pair", [f"{one} × {other}" for one, other in zip(first, second, strict=True)], path)
     return pd.DataFrame(
@@ -167,11 +169,9 @@ def read_rated_pairs(path: Path, kind: Likeness) -> RatedPairs:
     """The scores in the file's order, under COCO's image and caption ids or the data set's own.
 
     Raises:
-        DatasetError: see ``read_scored``; or the file holds no rows.
+        DatasetError: see ``read_scored``.
     """
     scored = read_scored(path, kind)
-    if not len(scored):
-        raise DatasetError(f"{str(path)!r} holds no rows; it should hold CxC {kind.upper()} scores")
     first, second = (_array(scored[name].tolist()) for name in ("first", "second"))
     return RatedPairs(kind, first, second, scored["score"].to_numpy())
 

@@ -183,6 +183,8 @@ def _wanted(
     return [*required, *(column for column in optional if column in present)]
 
 
+LONGEST_NAME = 2_000
+"""Bytes of an id, or of a file's name or address. PostgreSQL's index takes 2,700; what is longer is no name."""
 LONGEST_TEXT = 10_000
 """Characters. A page holds 65,535 bytes with everything on it; longer captions are rows that ran together."""
 _LIST_AS_TEXT = re.compile(r"""\[\s*(['"]).*\1\s*,?\s*\]""", re.DOTALL)
@@ -190,7 +192,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 """What no page, no XML and no PostgreSQL text may hold; tabs and line ends may stand in captions."""
 _MISSING = ("nan", "NaN", "null", "None", "<NA>")
 """What programs write in place of a text that is not there."""
-_FLOAT = re.compile(r"-?\d+\.0|-?\d+(\.\d+)?[eE]\+\d+")
+_FLOAT = re.compile(r"-?\d+\.0+|-?\d+(\.\d+)?[eE]\+\d+")
 
 
 def text_of(value: object) -> str | None:
@@ -203,10 +205,10 @@ def cell_id(value: object, column: str, where: str) -> str:
     """An id; ``where`` names the row and the file.
 
     Raises:
-        DatasetError: the cell is empty or says that something is missing, a number that was made a fraction, or holds
-            control characters.
+        DatasetError: the cell is empty or says that something is missing, a number that was made a fraction, enormous,
+            or holds control characters.
     """
-    text = _present(value, column, where)
+    text = _name(value, column, where)
     _refuse_missing(text, column, where, "take the row out")
     if isinstance(value, float) or _FLOAT.fullmatch(text):
         raise DatasetError(
@@ -258,9 +260,19 @@ def file_text(value: object, column: str, where: str) -> str | None:
     """The name or the address of a file; None where the cell is empty.
 
     Raises:
-        DatasetError: it holds control characters.
+        DatasetError: it holds control characters or is enormous.
     """
-    return None if text_of(value) is None else _present(value, column, where)
+    return None if text_of(value) is None else _name(value, column, where)
+
+
+def _name(value: object, column: str, where: str) -> str:
+    text = _present(value, column, where)
+    if (size := len(text.encode())) > LONGEST_NAME:
+        raise DatasetError(
+            f"{where} has {size:,} bytes in its {column} ({text[:40]!r}…), where a name has up to {LONGEST_NAME:,}; is "
+            "it a text, or a picture written as text?"
+        )
+    return text
 
 
 def _refuse_missing(text: str, column: str, where: str, remedy: str) -> None:
@@ -279,6 +291,8 @@ def _present(value: object, column: str, where: str) -> str:
     text = text_of(value)
     if text is None:
         raise DatasetError(f"{where} has no {column}; write it, or take the row out")
+    if isinstance(value, (list, dict)):
+        raise DatasetError(f"{where} has several values as its {column} ({text[:40]!r}); write one")
     match = _CONTROL.search(text)
     if match:
         raise DatasetError(

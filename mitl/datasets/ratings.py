@@ -84,14 +84,11 @@ def read_split(
     Raises:
         DatasetError: a file is malformed or holds no rows.
     """
-    scored = {}
-    for task in splits_of(folder)[split]:
-        if task in wanted:
-            path = rated_file(folder, task, split)
-            scored[task] = read_scored(path, task)
-            if not len(scored[task]):
-                raise DatasetError(f"{str(path)!r} holds no rows; it should hold {task.upper()} scores")
-    return scored
+    return {
+        task: read_scored(rated_file(folder, task, split), task)
+        for task in splits_of(folder)[split]
+        if task in wanted
+    }
 
 
 def read_raw_deviations(folder: Path, task: Likeness, scored: pd.DataFrame) -> np.ndarray:

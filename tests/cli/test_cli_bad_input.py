@@ -98,6 +98,16 @@ TABLE = "image,caption_id,caption\na,1,one\nb,2,two\n"
         (1, ("--dataset", "coco", "--captions", "coco.json", "--caption-ids", "missing.txt"), "missing.txt"),
         (1, ("--dataset", "coco", "--captions", "coco.json", "--caption-ids", "ids.txt"), "caption id 77"),
         (1, ("--dataset", "coco", "--captions", "coco.json", "--split-file", "split.json"), "split.json"),
+        (
+            2,
+            ("--dataset", "coco", "--captions", "coco.json", "--split", "val"),
+            "give --split-file dataset_coco.json",
+        ),
+        (
+            2,
+            ("--dataset", "coco", "--captions", "broken.CSV", "--split-file", "split.json"),
+            "with --caption-ids FILE",
+        ),
         (1, ("--dataset", "scenes", "--cxc", "missing.csv"), "missing.csv"),
         (1, ("--dataset", "scenes", "--exclude", "missing.csv"), "missing.csv"),
         (2, ("--dataset", "scenes", "--n-images", "0"), "'--n-images'"),

@@ -261,6 +261,7 @@ def test_compact_table_is_a_coco_data_set(tmp_path):
             {"image_id": [9, 9], "file_name": ["a.jpg", "b.jpg"]},
             "row 2 .* gives image 9 another file_name than before",
         ),
+        ({"file_name": [9, None], "text": [" ", "a"]}, "caption '21' in .* has no text"),
         ({"text": ["a\0b", "a"]}, r"caption '21' in .* has the control character U\+0000"),
     ],
 )

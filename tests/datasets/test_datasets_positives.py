@@ -77,6 +77,8 @@ def test_ratings_of_another_kind_are_refused(tmp_path):
 
     with pytest.raises(DatasetError, match="no column 'caption'"):
         read_sits(path)
+    with pytest.raises(DatasetError, match="holds no rows; it should hold CxC SITS scores"):
+        read_sits(sits(tmp_path))
 
 
 @needs_official

@@ -216,6 +216,14 @@ def test_a_composed_table_has_references_texts_and_targets(tmp_path):
     )
 
 
+def test_references_and_targets_may_be_addresses(tmp_path):
+    """Also a reference for which no query looks."""
+    (tmp_path / "t.csv").write_text("reference,text,target\nhttps://h/a.png,at night,https://h/b.png\n")
+    data, _ = read(tmp_path / "t.csv", tmp_path)
+
+    assert [image.url for image in data.images] == ["https://h/a.png", "https://h/b.png"]
+
+
 def test_a_composed_table_with_a_target_and_an_image_is_asked_which_is_looked_for(tmp_path):
     """Neither is guessed."""
     (tmp_path / "t.csv").write_text("reference,text,target,image\na.png,two of them,b.png,c.png\n")
@@ -271,6 +279,10 @@ def test_circo_has_several_positives_a_query(shared_data, tmp_path):
             "names image 'z', which is not among",
         ),
         ({"pairid": 1, "reference": "a", "target_hard": "b", "caption": " "}, "query '1' .* has no text"),
+        (
+            {"pairid": 1, "reference": "a", "target_hard": "b", "target_soft": ["b"], "caption": "x"},
+            "query 1 .* has further targets in another form",
+        ),
         ({"pairid": 1, "target_hard": "b", "caption": "x"}, "is no object with caption, pairid, reference"),
     ],
 )

@@ -227,7 +227,8 @@ def test_half_a_folder_is_not_taken_for_a_table(beir, missing):
 @pytest.mark.parametrize(
     ("file", "line", "told"),
     [
-        ("corpus", {"_id": "z", "text": ["a", "b"]}, "list written as text in 'text'"),
+        ("corpus", {"_id": "z", "text": ["a", "b"]}, "has several values as its text"),
+        ("corpus", {"_id": "z", "text": {"a": "b"}}, "has several values as its text"),
         ("corpus", {"_id": "z", "text": '["a", "b"]'}, "join its parts into one text"),
         ("corpus", {"_id": 1.0, "text": "a"}, "ids are whole numbers or texts"),
         ("queries", {"_id": "z", "text": " "}, "write what it asks, or take it and its judgements out"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mitl.datasets.assembling import content_hash, require_same
 from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
+from mitl.datasets.files import is_parquet
 from mitl.datasets.finding import cached_folder
 from mitl.datasets.table import TableReading, Told, read_table
 from mitl.datasets.text_sets import BEIR, MSMARCO, read_text_set, text_set_kind
@@ -187,7 +188,15 @@ def _read(
 
 
 def _coco(sources: DatasetSources) -> RetrievalSet:
-    if any(path.suffix in (".parquet", ".csv") for path in sources.captions):
+    if sources.split is not None and sources.split_file is None:
+        raise UsageError(
+            "--split names a split of a Karpathy file; give --split-file dataset_coco.json too, or leave --split out"
+        )
+    if any(is_parquet(path) or path.suffix.lower() == ".csv" for path in sources.captions):
+        if sources.split_file is not None:
+            raise UsageError(
+                "--split-file cuts the official captions JSONs; of compact captions keep a part with --caption-ids FILE"
+            )
         from mitl.datasets.coco import read_compact
 
         return read_compact(
