@@ -14,6 +14,7 @@ from publish_kit import proposed
 from sqlalchemy import text
 
 from mitl.campaign import kinds
+from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.kinds.protocol import Request
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
@@ -25,6 +26,7 @@ from mitl.db.store import journal
 from mitl.records import Decision, Environment, HitState
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.decisions import Ruling
 from mitl.stages.reviewing.review import rule
 from mitl.stages.reviewing.show import show
@@ -56,7 +58,7 @@ def request(**wish: object) -> Request:
     """Captions to rate on live."""
     from mitl.campaign.kinds.ratings.kind import RateCaptions  # type: ignore[import-not-found]
 
-    asked: Request = RateCaptions(LIVE, reward_cents=20, **wish)
+    asked: Request = RateCaptions(**{"environment": LIVE, "reward_cents": 20, **wish})
     return asked
 
 
@@ -132,6 +134,15 @@ def test_a_third_kind_runs_through_the_whole_campaign(ratings, project, tmp_path
     with open_database(project.db_url, read_only=True) as session:
         assert [hit.state for hit in hit_store.hits(session, LIVE)] == [HitState.CLOSED] * 4
         assert sum(journal.spent(session, LIVE).values()) == 80
+
+
+def test_scripted_workers_leave_a_third_kind_to_people(ratings, project):
+    """They return its HITs and do the others."""
+    publish(project, request(environment=Environment.SANDBOX, limit=2), confirm=lambda total: True)
+    assert simulate(project).lines == ("nothing to do: no HIT on sandbox waits for a scripted worker",)
+    publish(project, Campaign(Environment.SANDBOX, limit=18), confirm=lambda total: True)
+    assert simulate(project).counts["submitted"] == 1
+    assert harvest(project, Environment.SANDBOX).counts["fetched"] == 1
 
 
 def test_an_interrupted_run_of_a_third_kind_is_completed_alone(ratings, project):

@@ -194,7 +194,10 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _OpenHits:
-    """The posted HITs of an environment, with what stands on them by external id."""
+    """The posted HITs of an environment, with what stands on them by external id.
+
+    HITs of a kind of campaign that the scripted workers do not know are left to people.
+    """
 
     environment: Environment
     following: str
@@ -215,7 +218,7 @@ class _OpenHits:
     captions: Mapping[int, str]
 
     def truths(self, hit_id: str, known: _Known) -> Truths | None:
-        """The truth at each place of a HIT; None for one of another project."""
+        """The truth at each place of a HIT; None for one that is not known here."""
         hit = self.hits.get(hit_id)
         if hit is None:
             return None
@@ -286,6 +289,13 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
         if chosen is Environment.LIVE:
             raise UsageError(_NOT_FOR_MONEY)
         posted = hit_store.hits(session, chosen, (HitState.POSTED,))
+        ids = [hit.id for hit in posted]
+        items = hit_store.hit_items(session, ids)
+        ratings = rating_pages.questions(session, ids)
+        texts = collection_store.questions(session, ids)
+        comparisons = comparison_store.comparisons(session, ids)
+        asked = [items, ratings, texts, comparisons]
+        posted = [hit for hit in posted if any(questions[hit.id] for questions in asked)]
         stored = answer_store.stored_counts(session, chosen)
         dataset = item_store.dataset(session)
         return _OpenHits(
@@ -294,10 +304,10 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
             hits={hit.mturk_hit_id: hit for hit in posted if hit.mturk_hit_id is not None},
             missing=sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted),
             known_workers=len({row.worker_id for row in answer_store.assignments(session, chosen)}),
-            items=hit_store.hit_items(session, [hit.id for hit in posted]),
-            ratings=rating_pages.questions(session, [hit.id for hit in posted]),
-            texts=collection_store.questions(session, [hit.id for hit in posted]),
-            comparisons=comparison_store.comparisons(session, [hit.id for hit in posted]),
+            items=items,
+            ratings=ratings,
+            texts=texts,
+            comparisons=comparisons,
             images={i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)},
             captions={c.id: c.external_id for c in item_store.captions(session, dataset.id)},
         )
@@ -327,4 +337,4 @@ def _result(
 
 def _nothing_to_do(environment: Environment, following: str) -> StageResult:
     counts = SimulateCounts(environment=environment.value, submitted=0)
-    return StageResult.nothing(f"no HIT on {environment} waits for a worker", counts, following)
+    return StageResult.nothing(f"no HIT on {environment} waits for a scripted worker", counts, following)
