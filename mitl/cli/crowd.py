@@ -153,7 +153,7 @@ def crowd() -> None:
     "--uses",
     "--open",
     "open_uses",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1_000_000),
     help="Each link admits this many people; without it, a link is one person's.",
 )
 @click.option(

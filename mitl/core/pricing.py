@@ -19,6 +19,9 @@ _LEAST_FEE_CENTS = 1
 # A comma only before three digits: `0,20` means 20 cents where people write a comma before the cents.
 _DOLLARS = re.compile(r"\$?([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.([0-9]{1,2}))?")
 
+_MOST_DIGITS = 9
+"""Of whole dollars; sums of such amounts fit into a database's numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bill:
@@ -162,14 +165,16 @@ def parse_dollars(text: str) -> int:
     """Cents of an amount as people write it: ``1``, ``1.5``, ``1.00``, ``$1,234.50``.
 
     Raises:
-        UsageError: it is not an amount of dollars with at most two decimals.
+        UsageError: it is not an amount of dollars with at most two decimals, or more than any budget.
     """
     match = _DOLLARS.fullmatch(text.strip())
     if match is None:
         raise UsageError(
             f"{text!r} is not an amount of dollars; write it as 1.00, with a point before the cents"
         )
-    whole, decimals = match[1].replace(",", ""), (match[2] or "").ljust(2, "0")
+    whole, decimals = match[1].replace(",", "").lstrip("0") or "0", (match[2] or "").ljust(2, "0")
+    if len(whole) > _MOST_DIGITS:
+        raise UsageError(f"{text[:40]!r} is over $999,999,999.99, the most that can be given")
     return int(whole) * 100 + int(decimals)
 
 

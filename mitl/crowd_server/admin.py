@@ -171,13 +171,16 @@ def revoke(engine: Engine, invitation_id: int, *, clock: Clock = utc_now) -> Non
     Raises:
         StoreError: there is no such invitation, or it was revoked before.
     """
-    environments = {row.id: row.environment for row in invitations(engine)}
-    # In turn with those who accept HITs, so that nobody takes one unseen while what they hold is returned.
-    with Database(engine).write(environments.get(invitation_id)) as connection:
-        if not workers.revoke_invitation(connection, invitation_id, clock()):
-            raise StoreError(
-                f"no open invitation has the number {invitation_id}; `mitl crowd invitations` lists them"
-            )
+    environment = {row.id: row.environment for row in invitations(engine)}.get(invitation_id)
+    is_revoked = False
+    if environment is not None:
+        # In turn with those who accept HITs, so that nobody takes one unseen while what they hold is returned.
+        with Database(engine).write(environment) as connection:
+            is_revoked = workers.revoke_invitation(connection, invitation_id, clock())
+    if not is_revoked:
+        raise StoreError(
+            f"no open invitation has the number {invitation_id}; `mitl crowd invitations` lists them"
+        )
 
 
 def payments(
