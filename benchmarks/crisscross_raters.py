@@ -26,7 +26,7 @@ from shared_kit import GREY, grey_frame, save_svg, svg_plots
 
 from mitl.campaign.kinds.similarity.answers import check_ratings
 from mitl.campaign.kinds.similarity.packing import RatingControls, pack_ratings
-from mitl.crowd.populations import CHARACTERS, PRESETS, parse_population
+from mitl.crowd.populations import CHARACTERS, PRESETS, PlayedHit, parse_population
 from mitl.crowd.raters import LikenessTruth, answer_ratings
 from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.datasets.scenes.world import World, generate
@@ -129,7 +129,7 @@ def rated(world: World, task: Likeness, population: str, *, n_pairs: int, seed: 
             item.place: LikenessTruth(float(scores[item.pair]), task, str(item.pair)) for item in page.items
         }
         who = CHARACTERS[character]
-        given = answer_ratings(who, truths, seed=seed, worker=worker, hit=str(page.number), turn=turn)
+        given = answer_ratings(PlayedHit(who, seed, worker, str(page.number), turn), truths)
         passes = not check_ratings(page.items, given)
         tally = counts.setdefault(character, [0, 0])
         tally[0], tally[1] = tally[0] + 1, tally[1] + (not passes)

@@ -23,9 +23,6 @@ from functools import lru_cache, partial
 from itertools import chain
 
 from mitl.crowd.answer_parts import (
-    MAX_ACTIVE_MS,
-    MAX_FINDINGS,
-    MAX_TEXT,
     FindingLog,
     active_time,
     one_choice,
@@ -35,19 +32,8 @@ from mitl.crowd.answer_parts import (
     several_choices,
     single,
 )
-from mitl.protocol.answer_xml import answer_fields, answers_xml
 from mitl.records import ComparisonAnswer, Label, Outcome, Parsed, PlaceAnswer, Preference
 from mitl.records.questions import LABEL, Given, Question, QuestionType
-
-__all__ = [
-    "MAX_ACTIVE_MS",
-    "MAX_FINDINGS",
-    "MAX_TEXT",
-    "answer_fields",
-    "answers_xml",
-    "parse_answers",
-    "parse_comparisons",
-]
 
 
 def parse_answers(

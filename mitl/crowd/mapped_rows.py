@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from mitl.crowd.answer_parts import shown
-from mitl.crowd.answers import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT
+from mitl.crowd.answer_parts import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT, shown
 from mitl.crowd.column_map import ANY, ColumnMap, Source
 from mitl.protocol.answer_xml import xml_safe
 from mitl.records import Finding, Label, Outcome, PairRole, PlaceAnswer

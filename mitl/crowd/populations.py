@@ -164,20 +164,29 @@ def parse_population(spec: str) -> Population:
     return Population(tuple((name, weight / total) for name, weight in weights.items()))
 
 
-def answer_hit(
-    character: Character,
-    truths: Mapping[int, TruthLike],
-    *,
-    rationale: bool,
-    seed: int,
-    worker: str,
-    hit: str,
-) -> list[PlaceAnswer]:
+@dataclass(frozen=True, slots=True)
+class PlayedHit:
+    """Who answers which HIT: what the answers depend on besides the truth."""
+
+    character: Character
+    seed: int
+    worker: str
+    """The worker's name."""
+    hit: str
+    turn: int = 0
+    """HITs that the worker has done before."""
+
+    def rng(self, what: str) -> random.Random:
+        """What is drawn for these answers; equal for equal fields, whatever the turn."""
+        return random.Random(f"{what} {self.seed} {self.worker} {self.hit}")
+
+
+def answer_hit(played: PlayedHit, truths: Mapping[int, TruthLike], *, rationale: bool) -> list[PlaceAnswer]:
     """What a worker of this character answers at each place, in rising order; equal for equal arguments.
 
     Labels and times do not depend on ``rationale``, so that two wordings can be compared.
     """
-    rng = random.Random(f"answers {seed} {worker} {hit}")
+    rng, character = played.rng("answers"), played.character
     places = sorted(truths)
     labels = {place: _label(character, truths[place].label, rng) for place in places}
     times = {place: drawn_ms(character.seconds_per_pair, rng) for place in places}
@@ -255,11 +264,9 @@ class ListTruth:
         return Preference.LEFT if left > right else Preference.RIGHT
 
 
-def answer_comparisons(
-    character: Character, truths: Mapping[int, ListTruth], *, seed: int, worker: str, hit: str
-) -> list[ComparisonAnswer]:
+def answer_comparisons(played: PlayedHit, truths: Mapping[int, ListTruth]) -> list[ComparisonAnswer]:
     """What a worker of this character answers at each place, in rising order; equal for equal arguments."""
-    rng = random.Random(f"comparisons {seed} {worker} {hit}")
+    rng, character = played.rng("comparisons"), played.character
     error_rate = 1 - math.fsum(row[place] for place, row in enumerate(character.confusion)) / len(
         character.confusion
     )

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mitl.crowd.populations import CAREFUL_SECONDS, Character, drawn_ms
+from mitl.crowd.populations import CAREFUL_SECONDS, Character, PlayedHit, drawn_ms
 from mitl.records import Label, Outcome
 from mitl.records.collection import EXAMPLES, GivenText
 from mitl.records.similarity import HIGHEST, LOWEST, GivenRating, Likeness
@@ -109,28 +109,16 @@ def rater(character: Character, *, seed: int, worker: str) -> Rater:
     return Rater(habit, offset, scale, drift, rng.uniform(LOWEST, HIGHEST), f"{seed} {worker}")
 
 
-def answer_ratings(
-    character: Character,
-    truths: Mapping[int, LikenessTruth],
-    *,
-    seed: int,
-    worker: str,
-    hit: str,
-    turn: int = 0,
-) -> list[GivenRating]:
-    """What a worker of this character gives at each place, in rising order; equal for equal arguments.
-
-    Args:
-        turn: HITs that the worker has done before.
-    """
-    who = rater(character, seed=seed, worker=worker)
-    rng = random.Random(f"ratings {seed} {worker} {hit}")
+def answer_ratings(played: PlayedHit, truths: Mapping[int, LikenessTruth]) -> list[GivenRating]:
+    """What a worker of this character gives at each place, in rising order; equal for equal arguments."""
+    who = rater(played.character, seed=played.seed, worker=played.worker)
+    rng = played.rng("ratings")
     number = who.number if who.habit.held is Held.ALWAYS else rng.uniform(LOWEST, HIGHEST)
-    pace = character.seconds_per_pair / CAREFUL_SECONDS
+    pace = played.character.seconds_per_pair / CAREFUL_SECONDS
     answers = []
     for place in sorted(truths):
         truth = truths[place]
-        told = _told(who, truth, rng) + who.drift * turn
+        told = _told(who, truth, rng) + who.drift * played.turn
         if who.habit.held is not Held.NEVER:
             told = rng.gauss(number, HELD_SPREAD)
         if rng.random() < who.habit.slips:
@@ -177,16 +165,9 @@ class PickTruth:
         return at + 1 if self.labels[at].is_positive else 0
 
 
-def answer_texts(
-    character: Character,
-    truths: Mapping[int, WriteTruth | PickTruth],
-    *,
-    seed: int,
-    worker: str,
-    hit: str,
-) -> list[GivenText]:
+def answer_texts(played: PlayedHit, truths: Mapping[int, WriteTruth | PickTruth]) -> list[GivenText]:
     """What a worker of this character gives at each place, in rising order; equal for equal arguments."""
-    rng = random.Random(f"texts {seed} {worker} {hit}")
+    rng, character = played.rng("texts"), played.character
     careless = CARELESS.get(character.name, 1.0)
     answers: list[GivenText] = []
     for place in sorted(truths):

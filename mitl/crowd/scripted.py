@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from mitl.crowd.populations import CHARACTERS
+from mitl.crowd.populations import CHARACTERS, PlayedHit
 from mitl.crowd.worker_session import Truths, WorkerSession
 from mitl.errors import CrowdError, EndpointError, MitlError
 from mitl.progress import Advance, Progress, no_progress
@@ -148,14 +148,8 @@ class _Shift:
             self.skipped += 1
         else:
             return False
-        session.submit(
-            task,
-            CHARACTERS[worker.character],
-            truths,
-            seed=wanted.seed,
-            worker=worker.name,
-            key=wanted.key_of(task.hit_id),
-        )
+        character, key = CHARACTERS[worker.character], wanted.key_of(task.hit_id)
+        session.submit(task, PlayedHit(character, wanted.seed, worker.name, key), truths)
         self.left = None if self.left is None else self.left - 1
         self.done[worker.name] += 1
         self.advance(1)

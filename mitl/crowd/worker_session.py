@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
-from mitl.crowd.populations import Character, ListTruth, TruthLike, answer_comparisons, answer_hit
+from mitl.crowd.populations import ListTruth, PlayedHit, TruthLike, answer_comparisons, answer_hit
 from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth, answer_ratings, answer_texts
 from mitl.errors import CrowdError, EndpointError
 from mitl.protocol.pages import Form, FormControl, WorkerPage, parse_page
@@ -36,6 +36,13 @@ Truths = (
 )
 """What is true at each place of a HIT: of pairs, of two lists, of two items that are rated, or of what is collected."""
 Answers = Sequence[PlaceAnswer] | Sequence[ComparisonAnswer] | Sequence[GivenRating] | Sequence[GivenText]
+_ANSWERS: Mapping[type, Callable[[PlayedHit, Any], Answers]] = {
+    ListTruth: answer_comparisons,
+    LikenessTruth: answer_ratings,
+    WriteTruth: answer_texts,
+    PickTruth: answer_texts,
+}
+"""Who answers, by what is true of the places; pairs are told by no class of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +126,8 @@ class WorkerSession:
             if urlsplit(form.action).path.endswith("/return"):
                 self._post(self._client, urljoin(task.parent_url, form.action), form.sent())
 
-    def submit(
-        self,
-        task: AcceptedHit,
-        character: Character,
-        truths: Truths,
-        *,
-        seed: int,
-        worker: str,
-        key: str,
-    ) -> None:
-        """Fill in the HIT's form as this character and post it.
+    def submit(self, task: AcceptedHit, played: PlayedHit, truths: Truths) -> None:
+        """Fill in the HIT's form as this worker and post it.
 
         Raises:
             CrowdError: the page's form does not ask for exactly these places, or the server refuses the
@@ -137,27 +135,18 @@ class WorkerSession:
         """
         form = _answer_form(parse_page(self._get(task.frame_url).text), task)
         kinds = {match[2] for control in form.controls if (match := _FIELD.fullmatch(control.name))}
-        lists = {place: truth for place, truth in truths.items() if isinstance(truth, ListTruth)}
-        rated = {place: truth for place, truth in truths.items() if isinstance(truth, LikenessTruth)}
-        collected = {p: truth for p, truth in truths.items() if isinstance(truth, WriteTruth | PickTruth)}
+        played = replace(played, turn=self._submitted)
+        answer = _ANSWERS.get(type(next(iter(truths.values()), None)))
         answers: Answers
-        if collected:
-            answers = answer_texts(character, collected, seed=seed, worker=worker, hit=key)
-        elif lists:
-            answers = answer_comparisons(character, lists, seed=seed, worker=worker, hit=key)
-        elif rated:
-            answers = answer_ratings(
-                character, rated, seed=seed, worker=worker, hit=key, turn=self._submitted
-            )
+        if answer is not None:
+            answers = answer(played, truths)
         else:
             pairs = cast(Mapping[int, TruthLike], truths)
-            rationale = SHORTCOMING.name in kinds
-            answers = answer_hit(character, pairs, rationale=rationale, seed=seed, worker=worker, hit=key)
+            answers = answer_hit(played, pairs, rationale=SHORTCOMING.name in kinds)
         asked = kinds - _MAIN - {question.name for question in RATIONALE}
         if asked:
-            rng = random.Random(f"questions {seed} {worker} {key}")
-            hasty = character.name != "careful"
-            answers = [_with_further(answer, form, asked, rng, hasty=hasty) for answer in answers]
+            rng, hasty = played.rng("questions"), played.character.name != "careful"
+            answers = [_with_further(given, form, asked, rng, hasty=hasty) for given in answers]
         fields = fill_form(form, answers, task.assignment_id)
         target = urljoin(task.frame_url, form.action)
         if _origin(target) != _origin(task.frame_url):

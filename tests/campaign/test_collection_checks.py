@@ -22,7 +22,7 @@ from mitl.campaign.kinds.texts.answers import (
 )
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, pack_texts, render_texts
 from mitl.campaign.kinds.texts.standing import ItemState, stand
-from mitl.crowd.populations import CHARACTERS
+from mitl.crowd.populations import CHARACTERS, PlayedHit
 from mitl.crowd.raters import PickTruth, WriteTruth, answer_texts
 from mitl.db.store.collection import ChosenItem, CollectionPlace
 from mitl.errors import PackingError
@@ -293,11 +293,11 @@ def test_scripted_workers_write_what_they_are_and_the_same_each_time():
         4: PickTruth((Label.NO, Label.YES))
     }
     of = {
-        name: answer_texts(CHARACTERS[name], truths, seed=1, worker="w", hit="b1:1:1")
+        name: answer_texts(PlayedHit(CHARACTERS[name], 1, "w", "b1:1:1"), truths)
         for name in ("careful", "random")
     }
     careful = of["careful"]
     assert {one.text for one in careful[:3]} == {GOOD, TEXT_2, TEXT_3} and careful[3].pick == 2
-    assert careful == answer_texts(CHARACTERS["careful"], truths, seed=1, worker="w", hit="b1:1:1")
+    assert careful == answer_texts(PlayedHit(CHARACTERS["careful"], 1, "w", "b1:1:1"), truths)
     texts = [one.text for one in of["random"][:3]]
     assert all(check_text(text, RULES) or texts.index(text) < at for at, text in enumerate(texts))

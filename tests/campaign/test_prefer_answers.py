@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mitl.campaign.kinds.rankings.kind import check_comparisons
 from mitl.campaign.kinds.rankings.scores import read_counts
 from mitl.crowd.answers import parse_comparisons
-from mitl.crowd.populations import CHARACTERS, ListTruth, answer_comparisons
+from mitl.crowd.populations import CHARACTERS, ListTruth, PlayedHit, answer_comparisons
 from mitl.errors import AnswerError, MetricError
 from mitl.protocol.answer_xml import answers_xml
 from mitl.records import ComparisonAnswer, Label, Outcome, Preference
@@ -120,11 +120,12 @@ def test_characters_err_as_often_as_their_name_says():
     truths = {place: ListTruth((NO,), (YES,)) for place in range(2000)}
     right = {}
     for name, character in CHARACTERS.items():
-        answers = answer_comparisons(character, truths, seed=0, worker="w", hit="h")
+        played = PlayedHit(character, 0, "w", "h")
+        answers = answer_comparisons(played, truths)
         right[name] = sum(answer.answer is Preference.RIGHT for answer in answers) / len(answers)
 
     assert right["careful"] > 0.95 > right["hasty"] > 0.8 > right["yes-sayer"] > 0.4 > right["random"] > 0.28
-    assert answers == answer_comparisons(character, truths, seed=0, worker="w", hit="h")
+    assert answers == answer_comparisons(played, truths)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cli_kit import ok
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.crowd.populations import CHARACTERS, PRESETS, PairTruth, answer_hit, parse_population
+from mitl.crowd.populations import CHARACTERS, PRESETS, PairTruth, PlayedHit, answer_hit, parse_population
 from mitl.crowd.truth import default_truth, truth_source
 from mitl.errors import UsageError
 from mitl.records import Concept, Label, Outcome, Shortcoming
@@ -20,7 +20,7 @@ WRONG_COLOR = PairTruth(Label.WEAK_YES, (Shortcoming.DESCRIBED_WRONGLY,), (Conce
 
 
 def answers(character: str, truths, *, rationale=False, seed=0, worker="w1", hit="h1"):
-    return answer_hit(CHARACTERS[character], truths, rationale=rationale, seed=seed, worker=worker, hit=hit)
+    return answer_hit(PlayedHit(CHARACTERS[character], seed, worker, hit), truths, rationale=rationale)
 
 
 def test_confusion_rows_are_distributions():

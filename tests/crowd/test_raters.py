@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.crowd.populations import CHARACTERS, Character
+from mitl.crowd.populations import CHARACTERS, Character, PlayedHit
 from mitl.crowd.raters import HABITS, SECONDS, LikenessTruth, answer_ratings, rater
 from mitl.records import Outcome
 from mitl.records.similarity import Likeness
@@ -23,7 +23,7 @@ def page(scores: list[float] = SCORES, *, task: Likeness = Likeness.STS, start: 
 
 
 def ratings(character: str, truths, *, seed: int = 0, worker: str = "w1", hit: str = "h1", turn: int = 0):
-    return answer_ratings(CHARACTERS[character], truths, seed=seed, worker=worker, hit=hit, turn=turn)
+    return answer_ratings(PlayedHit(CHARACTERS[character], seed, worker, hit, turn), truths)
 
 
 def scores(character: str, truths, **who) -> list[float]:
@@ -157,6 +157,6 @@ def test_a_character_without_habits_of_its_own_rates_carefully():
     """Characters that others add answer pages of every kind."""
     own = Character("somebody", ((0.25,) * 4,) * 4, reads=1.0, seconds_per_pair=9.0)
 
-    given = answer_ratings(own, page(), seed=0, worker="w1", hit="h1")
+    given = answer_ratings(PlayedHit(own, 0, "w1", "h1"), page())
 
     assert [one.score for one in given] == scores("careful", page())

@@ -13,7 +13,7 @@ import pytest
 from process_kit import free_port
 
 from mitl.crowd.answers import parse_answers
-from mitl.crowd.populations import CHARACTERS, PairTruth, answer_hit
+from mitl.crowd.populations import CHARACTERS, PairTruth, PlayedHit, answer_hit
 from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
 from mitl.crowd.worker_session import WorkerSession, fill_form
 from mitl.crowd_server import admin
@@ -99,7 +99,7 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 def expected(
     character: str, worker: str, key: str, *, rationale: bool = False, seed: int = 7
 ) -> list[PlaceAnswer]:
-    return answer_hit(CHARACTERS[character], TRUTHS, rationale=rationale, seed=seed, worker=worker, hit=key)
+    return answer_hit(PlayedHit(CHARACTERS[character], seed, worker, key), TRUTHS, rationale=rationale)
 
 
 @pytest.mark.parametrize("template", ["pairs-plain", "pairs-rationale"])

@@ -211,11 +211,8 @@ def test_messages_are_unread_until_their_page_was_open(crowd, client):
     worker, other = crowd.worker(), crowd.worker()
     database, own = Database(crowd.engine), row_id(crowd, worker)
     with database.write(SANDBOX) as connection:
-        for number in (1, 2):
-            workers.tell(Books(connection, SANDBOX, crowd.clock()), own, f"s{number}", "")
-        books = Books(connection, SANDBOX, crowd.clock())
-        assert workers.tell_worker(books, worker.id, "s3", "<i>x</i>")
-        assert not workers.tell_worker(books, STRANGER, "s", "")
+        for number in (1, 2, 3):
+            workers.tell(Books(connection, SANDBOX, crowd.clock()), own, f"s{number}", "<i>x</i>")
         assert workers.find_standing(connection, worker.id)[1].unread == 3
 
     page = worker.get("/w/messages").text
@@ -281,6 +278,6 @@ def test_messages_carry_their_time(crowd):
     worker = crowd.worker()
     at = dt.datetime(2026, 11, 20, 12, 30, tzinfo=dt.UTC)
     with Database(crowd.engine).write(SANDBOX) as connection:
-        workers.tell_worker(Books(connection, SANDBOX, at), worker.id, "s", "t")
+        workers.tell(Books(connection, SANDBOX, at), row_id(crowd, worker), "s", "t")
 
     assert "2026-11-20 12:30 UTC" in worker.get("/w/messages").text

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from mitl.core.formats import csv_cell, csv_text
 from mitl.crowd_server.operator import payments as payout_files
 from mitl.crowd_server.operator.payments import CONNECT, GENERIC, PROLIFIC, pay_file, to_pay
-from mitl.crowd_server.store.reports import Payee
+from mitl.crowd_server.store.reports import Payment
 
 FORMULA = "=+-@＝＋－＠"
 hostile = st.text(st.sampled_from("=+-@\t\r\n ,\";'|a1＝\u2028") | st.characters(exclude_categories=["Cs"]))
 cents = st.integers(0, 10**7)
 payees = st.builds(
-    Payee,
+    Payment,
     external_id=st.just("") | hostile,
     worker=st.from_regex(r"A[A-Z0-9]{13}", fullmatch=True),
     approved=st.integers(0, 999),
@@ -72,7 +72,7 @@ def test_every_cent_is_paid_once(people, choice):
 
 def test_prolific_takes_two_hundred_lines_without_a_header():
     """451 people are three files of plain ``id,amount`` lines."""
-    people = [Payee(f"{n:024x}", "A" * 14, 1, 150, 0) for n in range(451)]
+    people = [Payment(f"{n:024x}", "A" * 14, 1, 150, 0) for n in range(451)]
 
     files = [
         pay_file(part, PROLIFIC) for part in payout_files.parts(to_pay(people, PROLIFIC, "all"), PROLIFIC)
@@ -84,7 +84,7 @@ def test_prolific_takes_two_hundred_lines_without_a_header():
 
 def test_other_files_say_what_their_columns_are():
     """Connect gets its message, the generic file both ids and the parts of the sum."""
-    people = [Payee("p1", "A1", 2, 200, 25), Payee("", "A2", 1, 100, 0)]
+    people = [Payment("p1", "A1", 2, 200, 25), Payment("", "A2", 1, 100, 0)]
 
     assert pay_file(to_pay(people, CONNECT, "bonuses"), CONNECT).splitlines() == [
         "id,amount,message",

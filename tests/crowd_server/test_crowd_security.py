@@ -14,11 +14,11 @@ from crowd_kit import HTML, TYPE, engine_of, post_hit, question
 from guarded_kit import TRUST, guarded_crowd
 
 import mitl
-from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import MODULES
 from mitl.crowd_server.middleware.limits import Policy
 from mitl.crowd_server.protocol.ids import seal
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

@@ -13,7 +13,6 @@ from at_once_kit import at_once
 from crowd_kit import HTML, TYPE, Worker, post_hit, posted, question
 from sqlalchemy import func, select
 
-from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
 from mitl.crowd_server.protocol.ids import seal
 from mitl.crowd_server.store import accounts
@@ -22,6 +21,7 @@ from mitl.crowd_server.store.database import Database
 from mitl.crowd_server.store.models import LateAnswer
 from mitl.crowd_server.work import listing
 from mitl.errors import StoreError
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

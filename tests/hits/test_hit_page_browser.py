@@ -6,8 +6,9 @@ import pytest
 from browser_fixtures import becomes_true
 from hit_page_kit import chosen, press_before_views
 
-from mitl.crowd.answers import answers_xml, parse_answers
+from mitl.crowd.answers import parse_answers
 from mitl.hits.templates import template_names
+from mitl.protocol.answer_xml import answers_xml
 from mitl.protocol.pages import bind_submission
 from mitl.records import Concept, Label, Outcome, PlaceAnswer, Shortcoming
 from mitl.records.questions import RATIONALE, given_answers

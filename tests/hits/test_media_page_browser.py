@@ -8,9 +8,10 @@ from browser_fixtures import becomes_true
 from hit_page_kit import chosen, send_four_by_keyboard
 from media_kit import clip, tone
 
-from mitl.crowd.answers import answers_xml, parse_answers
+from mitl.crowd.answers import parse_answers
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import load_template
+from mitl.protocol.answer_xml import answers_xml
 from mitl.records import Label, Outcome
 from mitl.records.questions import PLAYED
 

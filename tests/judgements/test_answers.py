@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.crowd.answers import MAX_FINDINGS, MAX_TEXT, answer_fields, answers_xml, parse_answers
+from mitl.crowd.answer_parts import MAX_FINDINGS, MAX_TEXT
+from mitl.crowd.answers import parse_answers
 from mitl.errors import AnswerError
-from mitl.protocol.answer_xml import xml_safe
+from mitl.protocol.answer_xml import answer_fields, answers_xml, xml_safe
 from mitl.records import Concept, Label, Outcome, Parsed, PlaceAnswer, Shortcoming
 from mitl.records.questions import RATIONALE, given_answers
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from record_kit import GoldAnswer, gold_records, withdrawn_golds
 
 from mitl.core.arrays import pack_pairs
-from mitl.crowd.populations import CHARACTERS, answer_hit
+from mitl.crowd.populations import CHARACTERS, PlayedHit, answer_hit
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.judgements.gold_records import GoldCheck, GoldRecord, check_assignment, decide, is_usable
 from mitl.proposals.sampling import gold_negatives, gold_positives
@@ -211,9 +211,7 @@ def usable_share(character, seed, *, pages):
     checks, met = [], []
     for page, pairs in enumerate(zip(positives, negatives, strict=True), 1):
         truths = {place: world.truth(str(p.image_id), str(p.caption_id)) for place, p in enumerate(pairs, 1)}
-        given = answer_hit(
-            CHARACTERS[character], truths, rationale=False, seed=seed, worker="w", hit=str(page)
-        )
+        given = answer_hit(PlayedHit(CHARACTERS[character], seed, "w", str(page)), truths, rationale=False)
         on = [
             Judgement(pairs[one.place - 1], "w", one.label, role=(POSITIVE, NEGATIVE)[one.place - 1])
             for one in given

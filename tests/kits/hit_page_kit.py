@@ -8,9 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
-from mitl.crowd.answers import answers_xml, parse_answers
+from mitl.crowd.answers import parse_answers
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import load_template
+from mitl.protocol.answer_xml import answers_xml
 from mitl.records import Label, Outcome
 from mitl.records.answers import PlaceAnswer
 from mitl.records.questions import Question

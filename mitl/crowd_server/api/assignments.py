@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import cache, partial
 
 from mitl.core.pricing import amount
 from mitl.crowd_server.api import notifications, shapes
 from mitl.crowd_server.api.hits import fresh_token, key
 from mitl.crowd_server.api.registry import ApiCall, Reply, operation
 from mitl.crowd_server.pages import questions
-from mitl.crowd_server.protocol.errors import TurkError, absent, invalid, missing, out_of_range, turk
+from mitl.crowd_server.protocol.errors import (
+    TurkError,
+    invalid,
+    missing,
+    out_of_range,
+    present,
+    turk,
+    wrong_state,
+)
 from mitl.crowd_server.protocol.question_form import QuestionForm
 from mitl.crowd_server.store import accounts, assignments, hits, workers
 from mitl.crowd_server.store.assignments import AssignmentRow
@@ -26,12 +35,11 @@ _BY_STATUS = {name: state for state, name in shapes.STATUS.items()}
 def list_assignments(call: ApiCall) -> Reply:
     """List the submitted assignments of a HIT with their answers, whatever the HIT's status."""
     hit_id = key(call)
-    portion = call.portion()
     statuses = call.params.choices("AssignmentStatuses", tuple(_BY_STATUS))
     states = [_BY_STATUS[status] for status in statuses] or DONE_STATES
-    rows = assignments.list_of_hit(call.connection, hit_id, states, portion)
-    form = questions.form_of(hits.form(call.connection, hit_id)) if rows else None
-    return call.paged(portion, rows, "Assignments", lambda own: _shape(own, form))
+    rows_of = partial(assignments.list_of_hit, call.connection, hit_id, states)
+    form = cache(lambda: questions.form_of(hits.form(call.connection, hit_id)))  # asked for by the first row
+    return call.listed("Assignments", rows_of, lambda own: _shape(own, form()))
 
 
 @operation("GetAssignment", writes=False)
@@ -64,11 +72,7 @@ def approve_assignment(call: ApiCall) -> None:
         raise _wrong_state(assignment, "Submitted, Rejected" if override else "Submitted")
     assignments.approve(call, assignment, feedback)
     if assignment.state is AssignmentState.REJECTED:
-        workers.tell_worker(
-            call,
-            assignment.worker,
-            *notifications.reversal(_hit(call, assignment).type.values.title, feedback),
-        )
+        workers.tell(call, assignment.worker_id, *notifications.reversal(assignment.title, feedback))
 
 
 @operation("RejectAssignment", writes=True)
@@ -79,9 +83,7 @@ def reject_assignment(call: ApiCall) -> None:
     if assignment.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(assignment, "Submitted")
     assignments.reject(call, assignment, feedback)
-    workers.tell_worker(
-        call, assignment.worker, *notifications.rejection(_hit(call, assignment).type.values.title, feedback)
-    )
+    workers.tell(call, assignment.worker_id, *notifications.rejection(assignment.title, feedback))
 
 
 @operation("SendBonus", writes=True)
@@ -99,11 +101,8 @@ def send_bonus(call: ApiCall) -> None:
     assignments.add_bonus(call, assignment, cents=cents, reason=reason)
     if token:
         accounts.remember(call, "bonus", token, call.request_id)
-    workers.tell_worker(
-        call,
-        assignment.worker,
-        *notifications.bonus(f"${amount(cents)}", _hit(call, assignment).type.values.title, reason),
-    )
+    letter = notifications.bonus(f"${amount(cents)}", assignment.title, reason)
+    workers.tell(call, assignment.worker_id, *letter)
 
 
 @operation("ListBonusPayments", writes=False)
@@ -114,9 +113,8 @@ def list_bonus_payments(call: ApiCall) -> Reply:
         raise missing("HITId or AssignmentId")
     hit_id = key(call) if params.has("HITId") else None
     own_id = _find(call).id if params.has("AssignmentId") else None
-    portion = call.portion()
-    rows = assignments.list_bonuses(call, portion, hit_id=hit_id, assignment_id=own_id)
-    return call.paged(portion, rows, "BonusPayments", shapes.bonus)
+    rows_of = partial(assignments.list_bonuses, call, hit_id=hit_id, assignment_id=own_id)
+    return call.listed("BonusPayments", rows_of, shapes.bonus)
 
 
 @operation("GetAccountBalance", writes=False)
@@ -132,15 +130,13 @@ def get_account_balance(call: ApiCall) -> Reply:
 def _find(call: ApiCall) -> AssignmentRow:
     mturk_id = call.params.entity("AssignmentId")
     assignment = assignments.find(call, mturk_id)
-    if assignment is not None:
-        return assignment
-    if assignments.is_known(call, mturk_id):
+    if assignment is None and assignments.is_known(call, mturk_id):
         raise turk(
             "InvalidAssignmentState",
             f"Nobody has submitted the assignment {mturk_id}: a worker has accepted it or gave it back. "
             "This operation can be called with a status of: Submitted, Approved, Rejected.",
         )
-    raise absent("Assignment", "AssignmentDoesNotExist", mturk_id)
+    return present(assignment, "Assignment", "AssignmentDoesNotExist", mturk_id)
 
 
 def _hit(call: ApiCall, own: AssignmentRow) -> HitRow:
@@ -158,8 +154,4 @@ def _shape(own: AssignmentRow, form: QuestionForm | None) -> Reply:
 
 
 def _wrong_state(own: AssignmentRow, allowed: str) -> TurkError:
-    return turk(
-        "InvalidAssignmentState",
-        f"This Assignment is currently in the state '{shapes.STATUS[own.state]}'. "
-        f"This operation can be called with a status of: {allowed}.",
-    )
+    return wrong_state("Assignment", shapes.STATUS[own.state], allowed)

@@ -7,13 +7,14 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from mitl.core.pricing import amount
 from mitl.crowd_server.api import qualification_types, shapes
 from mitl.crowd_server.api.registry import ApiCall, Reply, operation, refuse_parameters
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.protocol import qualifying
-from mitl.crowd_server.protocol.errors import TurkError, absent, out_of_range, turk
+from mitl.crowd_server.protocol.errors import TurkError, out_of_range, present, turk, wrong_state
 from mitl.crowd_server.store import accounts, hits
 from mitl.crowd_server.store.database import Portion
 from mitl.crowd_server.store.hits import HitRow, TypeRow, TypeValues
@@ -36,10 +37,7 @@ def create_hit_type(call: ApiCall) -> Reply:
 def existing_type(call: ApiCall) -> TypeRow:
     """The HIT type that the request names."""
     mturk_id = call.params.entity("HITTypeId")
-    hit_type = hits.find_type(call, mturk_id)
-    if hit_type is None:
-        raise absent("HITType", "HITTypeDoesNotExist", mturk_id)
-    return hit_type
+    return present(hits.find_type(call, mturk_id), "HITType", "HITTypeDoesNotExist", mturk_id)
 
 
 def type_of_values(call: ApiCall) -> TypeRow:
@@ -164,19 +162,13 @@ def delete_hit(call: ApiCall) -> None:
 def find(call: ApiCall) -> HitRow:
     """The HIT that the request names."""
     mturk_id = call.params.entity("HITId")
-    hit = hits.find_hit(call, mturk_id)
-    if hit is None:
-        raise absent("Hit", "HITDoesNotExist", mturk_id)
-    return hit
+    return present(hits.find_hit(call, mturk_id), "Hit", "HITDoesNotExist", mturk_id)
 
 
 def key(call: ApiCall) -> int:
     """The row of the HIT that the request names."""
     mturk_id = call.params.entity("HITId")
-    row_id = hits.hit_key(call, mturk_id)
-    if row_id is None:
-        raise absent("Hit", "HITDoesNotExist", mturk_id)
-    return row_id
+    return present(hits.hit_key(call, mturk_id), "Hit", "HITDoesNotExist", mturk_id)
 
 
 def _wrong_state(call: ApiCall, hit: HitRow, allowed: str) -> TurkError:
@@ -189,11 +181,7 @@ def _wrong_state(call: ApiCall, hit: HitRow, allowed: str) -> TurkError:
         "Reviewable": "No further work will come.",
         "Disposed": "It was deleted, or disposed of 120 days after its expiry.",
     }
-    return turk(
-        "InvalidHITState",
-        f"This HIT is currently in the state '{status}'. This operation can be called with a status of: "
-        f"{allowed}. {reasons[status]}",
-    )
+    return wrong_state("HIT", status, allowed, reasons[status])
 
 
 def fresh_token(call: ApiCall, kind: str, code: str, noun: str, what: str) -> str:
@@ -254,18 +242,15 @@ def _post(call: ApiCall, type_of: Callable[[ApiCall], TypeRow]) -> Reply:
 @operation("ListHITs", writes=False)
 def list_hits(call: ApiCall) -> Reply:
     """List all HITs that have not been deleted."""
-    portion = call.portion()
-    return _listed(call, portion, hits.list_hits(call, portion))
+    return _listed(call, partial(hits.list_hits, call))
 
 
 @operation("ListReviewableHITs", writes=False)
 def list_reviewable_hits(call: ApiCall) -> Reply:
     """List the HITs that will receive no more work, either Reviewable or Reviewing."""
-    portion = call.portion()
-    status = call.params.choice("Status", ("Reviewable", "Reviewing"), "Reviewable")
+    is_reviewing = call.params.choice("Status", ("Reviewable", "Reviewing"), "Reviewable") == "Reviewing"
     type_id = existing_type(call).id if call.params.has("HITTypeId") else None
-    rows = hits.list_reviewable(call, portion, hit_type_id=type_id, reviewing=status == "Reviewing")
-    return _listed(call, portion, rows)
+    return _listed(call, partial(hits.list_reviewable, call, hit_type_id=type_id, reviewing=is_reviewing))
 
 
 @operation("ListHITsForQualificationType", writes=False)
@@ -274,10 +259,8 @@ def list_hits_for_qualification_type(call: ApiCall) -> Reply:
     type_id = call.params.entity("QualificationTypeId")
     if type_id not in qualifying.SYSTEM_TYPES:
         qualification_types.known_type(call, type_id)
-    portion = call.portion()
-    rows = hits.list_requiring(call, qualification_types.mention(type_id), portion)
-    return _listed(call, portion, rows)
+    return _listed(call, partial(hits.list_requiring, call, qualification_types.mention(type_id)))
 
 
-def _listed(call: ApiCall, portion: Portion, rows: Sequence[HitRow]) -> Reply:
-    return call.paged(portion, rows, "HITs", lambda row: shapes.hit(row, call.now))
+def _listed(call: ApiCall, rows_of: Callable[[Portion], Sequence[HitRow]]) -> Reply:
+    return call.listed("HITs", rows_of, lambda row: shapes.hit(row, call.now))

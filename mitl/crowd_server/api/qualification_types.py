@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mitl.crowd_server.api import notifications
 from mitl.crowd_server.api.registry import ApiCall, Params, Reply, operation
 from mitl.crowd_server.api.shapes import qualification_type
 from mitl.crowd_server.protocol import answers, qualifying, question_form, turk_xml
-from mitl.crowd_server.protocol.errors import absent, invalid, missing, turk
+from mitl.crowd_server.protocol.errors import invalid, missing, present, turk
 from mitl.crowd_server.store import qualifications, workers
 from mitl.crowd_server.store.qualifications import QualificationTerms, QualificationTypeRow
 
@@ -206,9 +207,8 @@ def list_qualification_types(call: ApiCall) -> Reply:
         raise missing("MustBeRequestable")
     params.flag("MustBeOwnedByCaller")
     requestable, query = params.flag("MustBeRequestable"), params.text("Query")
-    portion = call.portion()
-    rows = qualifications.list_types(call, portion, query=query, requestable=requestable)
-    return call.paged(portion, rows, "QualificationTypes", qualification_type)
+    rows_of = partial(qualifications.list_types, call, query=query, requestable=requestable)
+    return call.listed("QualificationTypes", rows_of, qualification_type)
 
 
 def find_type(call: ApiCall) -> QualificationTypeRow:
@@ -219,6 +219,4 @@ def find_type(call: ApiCall) -> QualificationTypeRow:
 def known_type(call: ApiCall, mturk_id: str) -> QualificationTypeRow:
     """The requester's own type of this id; TurkError QualificationTypeDoesNotExist where there is none."""
     row = qualifications.find_type(call, mturk_id)
-    if row is None:
-        raise absent("QualificationType", "QualificationTypeDoesNotExist", mturk_id)
-    return row
+    return present(row, "QualificationType", "QualificationTypeDoesNotExist", mturk_id)

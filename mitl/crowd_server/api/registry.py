@@ -201,8 +201,10 @@ class ApiCall(Books):
     sources: AllowedSources
     """Where scripts and styles of pages may come from."""
 
-    def portion(self) -> Portion:
-        """The page that is asked for (10 rows unless told, at most 100) and one row more, if there is one.
+    def listed(
+        self, name: str, rows_of: Callable[[Portion], Sequence[RowT]], shape: Callable[[RowT], Reply]
+    ) -> Reply:
+        """The page of a listing that is asked for (10 rows unless told, at most 100); a NextToken where more follow.
 
         Raises:
             TurkError: the NextToken is not one that this account got from this operation with these parameters.
@@ -217,15 +219,10 @@ class ApiCall(Books):
                 "the parameters of the call that returned it (MaxResults may differ), or leave it out for the first "
                 "page",
             )
-        return Portion(int(row), size + 1)
-
-    def paged(
-        self, portion: Portion, rows: Sequence[RowT], name: str, shape: Callable[[RowT], Reply]
-    ) -> Reply:
-        """A page of a listing, from the rows of ``portion``; its NextToken is good for this listing alone."""
-        shown = rows[: portion.limit - 1]
+        rows = rows_of(Portion(int(row), size + 1))
+        shown = rows[:size]
         reply: Reply = {"NumResults": len(shown), name: [shape(row) for row in shown]}
-        if len(rows) == portion.limit:
+        if len(rows) > size:
             reply["NextToken"] = seal(self.secret, self._listing(), str(shown[-1].id))
         return reply
 

@@ -25,10 +25,15 @@ def seconds(time: dt.datetime) -> float:
     return round(time.timestamp(), 3)
 
 
+def _with(shape: Reply, **optional: object) -> Reply:
+    """A structure with those of these members that have a value; an empty text is none."""
+    return shape | {name: value for name, value in optional.items() if value not in (None, "")}
+
+
 def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> Reply:
     """A HIT; its question only where one HIT was asked for, because a page of a hundred would weigh megabytes."""
     values = row.type.values
-    shape: Reply = {
+    shape = {
         "HITId": row.mturk_id,
         "HITTypeId": row.type.mturk_id,
         "HITGroupId": row.type.group_id,
@@ -43,23 +48,17 @@ def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> Reply:
         "Expiration": seconds(row.expires_at),
         "AssignmentDurationInSeconds": values.duration_s,
         "QualificationRequirements": json.loads(values.requirements),
-        "HITReviewStatus": "NotReviewed",
+        "HITReviewStatus": "MarkedForReview" if row.reviewing else "NotReviewed",
         "NumberOfAssignmentsPending": row.pending,
         "NumberOfAssignmentsAvailable": max(0, row.slots_left - row.pending),
         "NumberOfAssignmentsCompleted": row.completed,
     }
-    if row.annotation:
-        shape["RequesterAnnotation"] = row.annotation
-    if row.reviewing:
-        shape["HITReviewStatus"] = "MarkedForReview"
-    if question is not None:
-        shape["Question"] = question
-    return shape
+    return _with(shape, RequesterAnnotation=row.annotation, Question=question)
 
 
 def assignment(row: AssignmentRow) -> Reply:
     """A submitted assignment."""
-    shape: Reply = {
+    shape = {
         "AssignmentId": row.mturk_id,
         "WorkerId": row.worker,
         "HITId": row.hit,
@@ -73,9 +72,7 @@ def assignment(row: AssignmentRow) -> Reply:
     if row.decided_at is not None:
         name = "ApprovalTime" if row.state is AssignmentState.APPROVED else "RejectionTime"
         shape[name] = seconds(row.decided_at)
-    if row.feedback:
-        shape["RequesterFeedback"] = row.feedback
-    return shape
+    return _with(shape, RequesterFeedback=row.feedback)
 
 
 def bonus(row: BonusRow) -> Reply:
@@ -92,7 +89,7 @@ def bonus(row: BonusRow) -> Reply:
 def qualification_type(row: QualificationTypeRow) -> Reply:
     """A qualification type; workers may ask for it while it is active."""
     terms = row.terms
-    shape: Reply = {
+    shape = {
         "QualificationTypeId": row.mturk_id,
         "CreationTime": seconds(row.created_at),
         "Name": row.name,
@@ -102,43 +99,37 @@ def qualification_type(row: QualificationTypeRow) -> Reply:
         "IsRequestable": row.active,
         "AutoGranted": terms.auto_granted_value is not None,
     }
-    optional = {
-        "Test": terms.test,
-        "TestDurationInSeconds": terms.test_duration_s,
-        "AnswerKey": terms.answer_key,
-        "RetryDelayInSeconds": terms.retry_delay_s,
-        "AutoGrantedValue": terms.auto_granted_value,
-    }
-    return shape | {name: value for name, value in optional.items() if value is not None}
+    return _with(
+        shape,
+        Test=terms.test,
+        TestDurationInSeconds=terms.test_duration_s,
+        AnswerKey=terms.answer_key,
+        RetryDelayInSeconds=terms.retry_delay_s,
+        AutoGrantedValue=terms.auto_granted_value,
+    )
 
 
 def qualification(row: QualificationRow) -> Reply:
     """A qualification that a worker holds or held."""
-    shape: Reply = {
+    shape = {
         "QualificationTypeId": row.type,
         "WorkerId": row.worker,
         "GrantTime": seconds(row.granted_at),
         "Status": "Granted" if row.revoked_at is None else "Revoked",
     }
-    if row.value is not None:
-        shape["IntegerValue"] = row.value
-    return shape
+    return _with(shape, IntegerValue=row.value)
 
 
-def qualification_request(row: RequestRow, test: str | None) -> Reply:
+def qualification_request(row: RequestRow) -> Reply:
     """A request that waits, with the answers to its test where it has one."""
     assert row.submitted_at is not None
-    shape: Reply = {
+    shape = {
         "QualificationRequestId": row.mturk_id,
         "QualificationTypeId": row.type,
         "WorkerId": row.worker,
         "SubmitTime": seconds(row.submitted_at),
     }
-    if row.answer and test is not None:
-        shape["Test"] = test
-    if row.answer:
-        shape["Answer"] = row.answer
-    return shape
+    return _with(shape, Test=row.test if row.answer else None, Answer=row.answer)
 
 
 def worker_block(row: BlockRow) -> Reply:

@@ -5,11 +5,13 @@ A qualification that HITs exclude is kinder than a block.
 
 from __future__ import annotations
 
+from functools import partial
+
 from mitl.crowd_server.api import notifications
 from mitl.crowd_server.api.qualification_types import INT32, find_type
 from mitl.crowd_server.api.registry import ApiCall, Params, Reply, operation
 from mitl.crowd_server.api.shapes import qualification, qualification_request, worker_block
-from mitl.crowd_server.protocol.errors import absent, invalid, missing, out_of_range, turk
+from mitl.crowd_server.protocol.errors import invalid, missing, out_of_range, present, turk, wrong_state
 from mitl.crowd_server.store import qualifications, workers
 from mitl.crowd_server.store.models import RequestState
 from mitl.crowd_server.store.qualifications import QualificationRow, RequestRow
@@ -49,9 +51,8 @@ def list_workers_with_qualification_type(call: ApiCall) -> Reply:
     """List the workers who hold a type, or those from whom it was revoked."""
     own = find_type(call)
     status = call.params.choice("Status", ("Granted", "Revoked"), "Granted")
-    portion = call.portion()
-    rows = qualifications.list_holders(call.connection, own.id, portion, granted=status == "Granted")
-    return call.paged(portion, rows, "Qualifications", qualification)
+    rows_of = partial(qualifications.list_holders, call.connection, own.id, granted=status == "Granted")
+    return call.listed("Qualifications", rows_of, qualification)
 
 
 def find_worker(call: ApiCall) -> WorkerRow:
@@ -68,11 +69,7 @@ def _granted(call: ApiCall) -> QualificationRow:
     if held is None:
         raise turk("QualificationDoesNotExist", "You requested a Qualification that does not exist.")
     if held.revoked_at is not None:
-        raise turk(
-            "InvalidQualificationState",
-            "This Qualification is currently in the state 'Revoked'. "
-            "This operation can be called with a status of: Granted.",
-        )
+        raise wrong_state("Qualification", "Revoked", "Granted")
     return held
 
 
@@ -87,15 +84,9 @@ _NAMES = {
 @operation("ListQualificationRequests", writes=False)
 def list_qualification_requests(call: ApiCall) -> Reply:
     """List the pending requests for one type or for all types."""
-    own = find_type(call) if call.params.has("QualificationTypeId") else None
-    portion = call.portion()
-    rows = qualifications.list_requests(call, portion, type_id=None if own is None else own.id)
-    tests = qualifications.tests_of(call.connection, [row.type_id for row in rows])
-
-    def shape(row: RequestRow) -> Reply:
-        return qualification_request(row, tests.get(row.type_id))
-
-    return call.paged(portion, rows, "QualificationRequests", shape)
+    type_id = find_type(call).id if call.params.has("QualificationTypeId") else None
+    rows_of = partial(qualifications.list_requests, call, type_id=type_id)
+    return call.listed("QualificationRequests", rows_of, qualification_request)
 
 
 @operation("AcceptQualificationRequest", writes=True)
@@ -121,15 +112,10 @@ def reject_qualification_request(call: ApiCall) -> None:
 
 def _pending(call: ApiCall) -> RequestRow:
     mturk_id = call.params.text("QualificationRequestId", required=True)
-    own = qualifications.find_request(call, mturk_id)
-    if own is None:
-        raise absent("QualificationRequest", "QualificationRequestDoesNotExist", mturk_id[:64])
+    found = qualifications.find_request(call, mturk_id)
+    own = present(found, "QualificationRequest", "QualificationRequestDoesNotExist", mturk_id[:64])
     if own.state is not RequestState.PENDING:
-        raise turk(
-            "InvalidQualificationRequestState",
-            f"This QualificationRequest is currently in the state '{_NAMES[own.state]}'. "
-            "This operation can be called with a status of: Submitted.",
-        )
+        raise wrong_state("QualificationRequest", _NAMES[own.state], "Submitted")
     return own
 
 
@@ -201,5 +187,4 @@ def delete_worker_block(call: ApiCall) -> None:
 @operation("ListWorkerBlocks", writes=False)
 def list_worker_blocks(call: ApiCall) -> Reply:
     """List the blocked workers with the reasons."""
-    portion = call.portion()
-    return call.paged(portion, workers.list_blocks(call, portion), "WorkerBlocks", worker_block)
+    return call.listed("WorkerBlocks", partial(workers.list_blocks, call), worker_block)

@@ -1,7 +1,7 @@
 """Counting requests by kind of page and outcome, and ``/metrics`` in Prometheus' text format, version 0.0.4.
 
 Kinds are few and known beforehand, whatever callers send. ``/metrics`` answers programs of this machine, and whoever
-brings the operator's token. The format takes the few lines of ``exposed``, so ``prometheus_client`` is not needed.
+brings the operator's token. The format takes the few lines of ``metric``, so ``prometheus_client`` is not needed.
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
@@ -15,11 +15,11 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -33,45 +33,29 @@ from mitl.records import Environment
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSample:
+class MetricSample(NamedTuple):
     """One value: of the metric itself, or of one of its parts such as ``_bucket``."""
 
     value: float
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = MappingProxyType({})
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerMetric:
-    """A metric with all its samples; units stand in the name."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    samples: tuple[MetricSample, ...]
-
-
-def exposed(metrics: Iterable[ServerMetric]) -> str:
-    """The page's text."""
-    return "".join(f"{line}\n" for metric in metrics for line in _lines(metric))
+def metric(
+    name: str, kind: Literal["counter", "gauge", "histogram"], about: str, samples: Iterable[MetricSample]
+) -> str:
+    """The page's lines about a metric; units stand in the name."""
+    lines = [f"# HELP {name} {_escaped(about)}", f"# TYPE {name} {kind}"]
+    for value, labels, suffix in samples:
+        pairs = (f'{label}="{_escaped(text, quotes=True)}"' for label, text in labels.items())
+        named = "{" + ",".join(pairs) + "}" if labels else ""
+        lines.append(f"{name}{suffix}{named} {_number(value)}")
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _lines(metric: ServerMetric) -> Iterator[str]:
-    help_text = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
-    yield f"# HELP {metric.name} {help_text}"
-    yield f"# TYPE {metric.name} {metric.kind}"
-    for sample in metric.samples:
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
-        yield (
-            f"{metric.name}{sample.suffix}{{{labels}}} {_number(sample.value)}"
-            if labels
-            else (f"{metric.name}{sample.suffix} {_number(sample.value)}")
-        )
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _escaped(text: str, *, quotes: bool = False) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quotes else escaped
 
 
 def _number(value: float) -> str:
@@ -143,40 +127,40 @@ class Meter:
             counts[self._times_from + kind_place * _BUCKETS + bisect_left(BUCKETS_S, seconds)] += 1
             self._seconds[self._own][kind_place] += seconds
 
-    def metrics(self) -> tuple[ServerMetric, ...]:
-        """What was counted so far."""
+    def text(self) -> str:
+        """What was counted so far, as the page shows it."""
         times = {kind: self._times(place) for kind, place in self._kinds.items()}
         asked = sorted(kind for kind, buckets in times.items() if any(buckets))
         seconds = {kind: sum(own[self._kinds[kind]] for own in self._seconds) for kind in asked}
         running = sum(own[_Place.RUNNING] for own in self._processes)
+        cpu_s = sum(own[_Place.CPU_S] for own in self._processes)
+        memory = sum(_resident_bytes(int(own[_Place.PID])) for own in self._processes)
         return (
-            ServerMetric(
+            metric(
                 "mitl_http_requests_total",
                 "counter",
                 "Requests by kind of page or operation; status 0: the caller went away.",
-                tuple(sample for kind in asked for sample in self._by_outcome(kind)),
-            ),
-            ServerMetric(
+                (sample for kind in asked for sample in self._by_outcome(kind)),
+            )
+            + metric(
                 "mitl_http_request_duration_seconds",
                 "histogram",
                 "Time to answer.",
-                tuple(sample for kind in asked for sample in _histogram(kind, times[kind], seconds[kind])),
-            ),
-            _gauge(
-                "mitl_http_requests_running", "Requests that wait for an answer.", [MetricSample(running)]
-            ),
-            _gauge("mitl_http_workers", "Processes that answer.", [MetricSample(self.workers)]),
-            ServerMetric(
+                (sample for kind in asked for sample in _histogram(kind, times[kind], seconds[kind])),
+            )
+            + _gauge("mitl_http_requests_running", "Requests that wait for an answer.", running)
+            + _gauge("mitl_http_workers", "Processes that answer.", self.workers)
+            + metric(
                 "process_cpu_seconds_total",
                 "counter",
                 "User and system time of all processes.",
-                (MetricSample(sum(own[_Place.CPU_S] for own in self._processes)),),
-            ),
-            _gauge(
+                [MetricSample(cpu_s)],
+            )
+            + _gauge(
                 "process_resident_memory_bytes",
                 "Memory in use by all processes, with what they share in each.",
-                [MetricSample(sum(_resident_bytes(int(own[_Place.PID])) for own in self._processes))],
-            ),
+                memory,
+            )
         )
 
     def _times(self, place: int) -> list[int]:
@@ -225,7 +209,7 @@ def show(site: Site, request: Request) -> Response:
     if not _may_read(site, request):
         return PlainTextResponse(_REFUSAL, 403)
     meter: Meter = request.app.state.meter
-    text = exposed((*_process(site), *_crowd(site), *meter.metrics()))
+    text = _process(site) + _crowd(site) + meter.text()
     return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
 
@@ -240,11 +224,12 @@ def _may_read(site: Site, request: Request) -> bool:
     )
 
 
-def _gauge(name: str, about: str, samples: Iterable[MetricSample]) -> ServerMetric:
-    return ServerMetric(name, "gauge", about, tuple(samples))
+def _gauge(name: str, about: str, value: float | Iterable[MetricSample]) -> str:
+    """Of one value, or of one by labels."""
+    return metric(name, "gauge", about, [MetricSample(value)] if isinstance(value, int | float) else value)
 
 
-def _crowd(site: Site) -> tuple[ServerMetric, ...]:
+def _crowd(site: Site) -> str:
     with site.database.read() as connection:
         hits = reports.hit_counts(connection, site.clock())
         assignments = reports.assignment_counts(connection)
@@ -252,10 +237,10 @@ def _crowd(site: Site) -> tuple[ServerMetric, ...]:
         money = reports.account_sums(connection)
     people = [MetricSample(count, {"environment": of}) for of, count in workers.items()]
     return (
-        _gauge("mitl_crowd_hits", "HITs by state.", _by("state", hits)),
-        _gauge("mitl_crowd_assignments", "Assignments by state.", _by("state", assignments)),
-        _gauge("mitl_crowd_workers", "Workers who ever came.", people),
-        _gauge("mitl_crowd_money_cents", "Budget, held and spent money.", _by("account", money)),
+        _gauge("mitl_crowd_hits", "HITs by state.", _by("state", hits))
+        + _gauge("mitl_crowd_assignments", "Assignments by state.", _by("state", assignments))
+        + _gauge("mitl_crowd_workers", "Workers who ever came.", people)
+        + _gauge("mitl_crowd_money_cents", "Budget, held and spent money.", _by("account", money))
     )
 
 
@@ -264,15 +249,10 @@ def _by(label: str, counts: dict[tuple[Environment, str], int]) -> Iterator[Metr
         yield MetricSample(count, {"environment": of.value, label: what})
 
 
-def _process(site: Site) -> tuple[ServerMetric, ...]:
+def _process(site: Site) -> str:
     about = {"version": version("mitl"), "server_id": site.server_id}
-    return (
-        _gauge("mitl_info", "Which server this is.", [MetricSample(1, about)]),
-        _gauge(
-            "process_start_time_seconds",
-            "Start of the process, seconds since 1970.",
-            [MetricSample(_STARTED)],
-        ),
+    return _gauge("mitl_info", "Which server this is.", [MetricSample(1, about)]) + _gauge(
+        "process_start_time_seconds", "Start of the process, seconds since 1970.", _STARTED
     )
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 
 from sqlalchemy import Connection
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from mitl.core.pricing import format_dollars
 from mitl.crowd_server.api import shapes
 from mitl.crowd_server.operator.page import many
-from mitl.crowd_server.operator.session import Fields, action, nothing_here, page
+from mitl.crowd_server.operator.session import Fields, action, back, nothing_here, page
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.store import assignments, hits, progress, reports
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.database import Books, Portion
 from mitl.crowd_server.store.hits import HitRow
-from mitl.crowd_server.store.progress import GroupKey
+from mitl.crowd_server.store.progress import GroupRow
 from mitl.crowd_server.work import hit_frame
 from mitl.errors import AnswerError
 from mitl.protocol.answer_xml import answer_fields
@@ -35,11 +36,8 @@ MOST = 200
 def group(site: Site, request: Request) -> Response:
     """``/operator/groups/{group}``: its HITs by portions (``?after=``), and what was sent in last."""
     now, after = site.clock(), _number(request.query_params.get("after", ""))
+    row = _group(site, request)
     with site.database.read() as connection:
-        groups = {row.mturk_id: row for row in progress.groups(connection, now)}
-        row = groups.get(request.path_params["group"])
-        if row is None:
-            raise _unknown()
         books = Books(connection, row.environment, now)
         rows = hits.list_of_type(books, row.id, Portion(after, A_PAGE + 1))
         latest = assignments.latest_of_type(connection, row.id, limit=A_PAGE)
@@ -131,8 +129,6 @@ def _fields(connection: Connection, hit_id: int, answer: str) -> tuple[Sequence[
 
 def _hit(site: Site, connection: Connection, mturk_id: str) -> HitRow | None:
     """The HIT of this id, of either environment."""
-    if not mturk_id.isalnum():
-        return None
     either = (hits.find_hit(Books(connection, of, site.clock()), mturk_id) for of in Environment)
     return next((row for row in either if row is not None), None)
 
@@ -148,30 +144,26 @@ def _unknown() -> NoticeError:
 @action
 def pause(site: Site, request: Request, fields: Fields) -> Response:
     """Give out no more HITs of a group."""
-    group = _group(site, request)
-    with site.database.write(group.environment) as connection:
-        changed = progress.pause(connection, group, site.clock())
-    return back("paused" if changed else "unchanged")
+    return _set_paused(site, request, site.clock(), "paused")
 
 
 @action
 def resume(site: Site, request: Request, fields: Fields) -> Response:
     """Give out a group's HITs again."""
+    return _set_paused(site, request, None, "resumed")
+
+
+def _set_paused(site: Site, request: Request, since: dt.datetime | None, done: str) -> Response:
     group = _group(site, request)
     with site.database.write(group.environment) as connection:
-        changed = progress.resume(connection, group)
-    return back("resumed" if changed else "unchanged")
+        changed = progress.set_paused(connection, group, since)
+    return back(done if changed else "unchanged")
 
 
 @page
 def ask_to_expire(site: Site, request: Request) -> Response:
     """What expiring a group would do, with the button that does it."""
-    now = site.clock()
-    with site.database.read() as connection:
-        rows = progress.groups(connection, now)
-    row = next((group for group in rows if group.mturk_id == request.path_params["group"]), None)
-    if row is None:
-        raise _no_group()
+    row = _group(site, request)
     if not row.open_hits:
         return back("unchanged")
     free = max(0, row.left - row.working)
@@ -204,22 +196,13 @@ def expire(site: Site, request: Request, fields: Fields) -> Response:
             return back("expired" if total else "unchanged")
 
 
-def back(done: str) -> Response:
-    """Back to the overview, which says what was done."""
-    return RedirectResponse(f"/operator?done={done}", 303)
-
-
-def _group(site: Site, request: Request) -> GroupKey:
-    mturk_id = request.path_params["group"]
+def _group(site: Site, request: Request) -> GroupRow:
     with site.database.read() as connection:
-        group = progress.find_group(connection, mturk_id) if mturk_id.isalnum() else None
+        groups = {row.mturk_id: row for row in progress.groups(connection, site.clock())}
+    group = groups.get(request.path_params["group"])
     if group is None:
-        raise _no_group()
+        raise nothing_here("There is no group of HITs with this id. Go back and use the buttons of the list.")
     return group
-
-
-def _no_group() -> NoticeError:
-    return nothing_here("There is no group of HITs with this id. Go back and use the buttons of the list.")
 
 
 ROUTES = (

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from mitl.crowd_server.operator.page import many
-from mitl.crowd_server.operator.session import Fields, action, page
+from mitl.crowd_server.operator.session import Fields, action, back, page
 from mitl.crowd_server.pages.site import NoticeError, Site, origin
 from mitl.crowd_server.protocol.ids import token_hash
 from mitl.crowd_server.store import reports, workers
@@ -26,8 +26,6 @@ BACK = ("/operator#invitations", "Back to the operator's page")
 SHOWN_AGAIN = dt.timedelta(minutes=1)
 """A second press of the button, or a reply that was lost, still shows the links; after that they were shown once."""
 LONGEST_LABEL = 100
-_LARGEST = 2**31 - 1
-"""PostgreSQL refuses to compare a key with more."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _KEY = re.compile(r"[A-Za-z0-9_-]{20,64}")
 
@@ -115,7 +113,7 @@ def ask_to_revoke(site: Site, request: Request) -> Response:
     """What revoking an invitation would do, with the button that does it."""
     invitation = _invitation(site, request)
     if invitation.revoked_at is not None:
-        return RedirectResponse("/operator?done=unchanged", 303)
+        return back("unchanged")
     people = many(invitation.uses, "person", "people")
     return site.page(
         "operator_confirm.html.j2",
@@ -138,7 +136,7 @@ def revoke(site: Site, request: Request, fields: Fields) -> Response:
     invitation = _invitation(site, request)
     with site.database.write(invitation.environment) as connection:
         changed = workers.revoke_invitation(connection, invitation.id, site.clock())
-    return RedirectResponse(f"/operator?done={'revoked' if changed else 'unchanged'}", 303)
+    return back("revoked" if changed else "unchanged")
 
 
 def _token(site: Site, wish: InvitationForm, place: int) -> str:
@@ -158,9 +156,8 @@ def _count(fields: Fields, name: str, noun: str, most: int) -> int:
 
 
 def _invitation(site: Site, request: Request) -> InvitationRow:
-    number = request.path_params["number"]
     with site.database.read() as connection:
-        invitation = reports.find_invitation(connection, number) if number <= _LARGEST else None
+        invitation = reports.find_invitation(connection, request.path_params["number"])
     if invitation is None:
         raise NoticeError(404, "Nothing here", "There is no invitation of this number.", BACK)
     return invitation

@@ -17,7 +17,7 @@ from mitl.crowd_server.operator.session import nothing_here, page
 from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.store import panels, reports
 from mitl.crowd_server.store.panels import PanelRow
-from mitl.crowd_server.store.reports import LateRow, LedgerRow, Payee, Payment
+from mitl.crowd_server.store.reports import LateRow, LedgerRow, Payment
 from mitl.records import Environment
 
 CURRENCY = "USD"
@@ -37,7 +37,7 @@ class PayFormat:
     """The most lines that the panel takes at once."""
     needs_id: bool
     """Whether people whose panel id was deleted are left out."""
-    row: Callable[[Payee, int], Sequence[object]]
+    row: Callable[[Payment, int], Sequence[object]]
     """One line for a person and the cents to pay them."""
 
 
@@ -73,7 +73,7 @@ GENERIC = PayFormat(
         CURRENCY,
     ),
 )
-CHOICES: dict[str, Callable[[Payee], int]] = {
+CHOICES: dict[str, Callable[[Payment], int]] = {
     "all": lambda payee: payee.total_cents,
     "bonuses": lambda payee: payee.bonus_cents,
 }
@@ -86,7 +86,7 @@ def formats_of(profile: str) -> tuple[PayFormat, ...]:
     return (by_name[profile], GENERIC) if profile in by_name else (GENERIC,)
 
 
-def to_pay(payees: Iterable[Payee], kind: PayFormat, choice: str) -> list[tuple[Payee, int]]:
+def to_pay(payees: Iterable[Payment], kind: PayFormat, choice: str) -> list[tuple[Payment, int]]:
     """Whom such a file pays how many cents; people who are owed nothing are left out."""
     cents_of = CHOICES[choice]
     return [
@@ -96,13 +96,13 @@ def to_pay(payees: Iterable[Payee], kind: PayFormat, choice: str) -> list[tuple[
     ]
 
 
-def parts(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> list[Sequence[tuple[Payee, int]]]:
+def parts(lines: Sequence[tuple[Payment, int]], kind: PayFormat) -> list[Sequence[tuple[Payment, int]]]:
     """The lines, split as the panel takes them."""
     size = kind.per_file or max(1, len(lines))
     return [lines[start : start + size] for start in range(0, len(lines), size)]
 
 
-def pay_file(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> str:
+def pay_file(lines: Sequence[tuple[Payment, int]], kind: PayFormat) -> str:
     """The text of one file."""
     rows = (kind.row(payee, cents) for payee, cents in lines)
     return csv_text([kind.header, *rows] if kind.header else rows)
@@ -184,8 +184,7 @@ def payments_csv(site: Site, request: Request) -> Response:
 def panel_csv(site: Site, request: Request) -> Response:
     """One part of a panel's bulk payment: ``format``, ``pay`` (all or bonuses) and ``part`` in the query."""
     with site.database.read() as connection:
-        slug = request.path_params["slug"]
-        row = None if "\0" in slug else panels.find(connection, slug)
+        row = panels.find(connection, request.path_params["slug"])
         if row is None:
             raise _no_file()
         payees = reports.payees(connection, row)
@@ -279,7 +278,7 @@ def payments(site: Site, request: Request) -> Response:
     )
 
 
-def _panel_pay(row: PanelRow, payees: list[Payee]) -> PanelPay:
+def _panel_pay(row: PanelRow, payees: list[Payment]) -> PanelPay:
     bundles = []
     for kind in formats_of(row.profile):
         for choice in CHOICES:

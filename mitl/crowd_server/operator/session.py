@@ -95,6 +95,11 @@ def action(handler: Action) -> Callable[[Site, Request], Awaitable[Response]]:
     return _form(answer)
 
 
+def back(done: str) -> Response:
+    """Back to the overview, which says what was done."""
+    return RedirectResponse(f"/operator?done={done}", 303)
+
+
 def nothing_here(text: str) -> NoticeError:
     """The page for an address that leads to nothing."""
     return NoticeError(404, "Nothing here", text, BACK)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeAlias
@@ -173,29 +173,8 @@ class KeyQuestion:
     default: int
 
 
-@dataclass(frozen=True, slots=True)
-class PercentageMapping:
-    """The value is the share of a greatest sum, in percent."""
-
-    maximum: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleMapping:
-    """The value is the sum times a factor."""
-
-    multiplier: Decimal
-
-
-@dataclass(frozen=True, slots=True)
-class RangeMapping:
-    """The value is that of the range (low, high, value) in which the sum lies; both ends belong to it."""
-
-    ranges: tuple[tuple[int, int, int], ...]
-    outside: int
-
-
-Mapped: TypeAlias = PercentageMapping | ScaleMapping | RangeMapping
+Mapped: TypeAlias = Callable[[int], int]
+"""The sum of a test's scores → the qualification's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +182,7 @@ class AnswerKey:
     """The scores of a test's questions and the way from their sum to a value."""
 
     questions: tuple[KeyQuestion, ...]
-    mapping: Mapped | None
+    mapping: Mapped
 
     def value(self, selections: Mapping[str, Set[str]]) -> int:
         """The qualification's value for the selections by question; rounded half away from zero, 32 bits."""
@@ -211,7 +190,7 @@ class AnswerKey:
             question.scores.get(frozenset(selections.get(question.identifier, ())), question.default)
             for question in self.questions
         )
-        return max(-_INT, min(_INT, _mapped(self.mapping, total)))
+        return max(-_INT, min(_INT, self.mapping(total)))
 
 
 def read_key(xml: str, form: QuestionForm) -> AnswerKey:
@@ -236,7 +215,7 @@ def read_key(xml: str, form: QuestionForm) -> AnswerKey:
         raise turk_xml.refusal("The AnswerKey has no Question.")
     if len({question.identifier for question in questions}) < len(questions):
         raise turk_xml.refusal("The AnswerKey has two Questions of the same QuestionIdentifier.")
-    return AnswerKey(tuple(questions), mapping)
+    return AnswerKey(tuple(questions), mapping or int)
 
 
 def _refuse_free_text(form: QuestionForm) -> None:
@@ -301,18 +280,20 @@ def _mapping(element: Element) -> Mapped:
     mapping = mappings[0]
     if turk_xml.name(mapping) == "PercentageMapping":
         maximum = turk_xml.fields(mapping, ("MaximumSummedScore",))["MaximumSummedScore"]
-        return PercentageMapping(turk_xml.integer(maximum, 1, _INT))
+        most = turk_xml.integer(maximum, 1, _INT)
+        return lambda total: _rounded(Decimal(total) * 100 / most)
     if turk_xml.name(mapping) == "ScaleMapping":
         text = turk_xml.text(turk_xml.fields(mapping, ("SummedScoreMultiplier",))["SummedScoreMultiplier"])
         if not _DECIMAL.fullmatch(text):
             raise turk_xml.refusal(
                 f"SummedScoreMultiplier is {text[:40]!r}, but must be a number such as 2.5."
             )
-        return ScaleMapping(Decimal(text))
+        return lambda total: _rounded(total * Decimal(text))
     return _ranges(mapping)
 
 
-def _ranges(element: Element) -> RangeMapping:
+def _ranges(element: Element) -> Mapped:
+    """Both ends belong to a range."""
     names = ("InclusiveLowerBound", "InclusiveUpperBound", "QualificationValue")
     ranges: list[tuple[int, int, int]] = []
     outside: int | None = None
@@ -333,19 +314,7 @@ def _ranges(element: Element) -> RangeMapping:
     for (_, high, _), (low, _, _) in itertools.pairwise(ranges):
         if low <= high:
             raise turk_xml.refusal(f"Two SummedScoreRanges overlap at {low}.")
-    return RangeMapping(tuple(ranges), outside)
-
-
-def _mapped(mapping: Mapped | None, total: int) -> int:
-    match mapping:
-        case None:
-            return total
-        case PercentageMapping(maximum):
-            return _rounded(Decimal(total) * 100 / maximum)
-        case ScaleMapping(multiplier):
-            return _rounded(total * multiplier)
-        case RangeMapping(ranges, outside):
-            return next((value for low, high, value in ranges if low <= total <= high), outside)
+    return lambda total: next((value for low, high, value in ranges if low <= total <= high), outside)
 
 
 def _rounded(value: Decimal) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class TurkError(Exception):
@@ -52,9 +55,20 @@ def invalid(name: str, message: str) -> TurkError:
     return turk("InvalidParameterValue", f"The value of {name} is invalid: {message}.")
 
 
-def absent(noun: str, code: str, mturk_id: str) -> TurkError:
-    """Something with this id does not exist in the caller's environment."""
-    return turk(code, f"{noun} {mturk_id} does not exist.")
+def present(row: T | None, noun: str, code: str, mturk_id: str) -> T:
+    """What was found under this id; TurkError of this code where the caller's environment has nothing of the id."""
+    if row is None:
+        raise turk(code, f"{noun} {mturk_id} does not exist.")
+    return row
+
+
+def wrong_state(noun: str, state: str, allowed: str, why: str = "") -> TurkError:
+    """The state of something does not allow the operation: MTurk's words, and ``why`` it is in this state."""
+    return turk(
+        f"Invalid{noun}State",
+        f"This {noun} is currently in the state '{state}'. "
+        f"This operation can be called with a status of: {allowed}.{why and ' '}{why}",
+    )
 
 
 def unsupported(what: str, instead: str) -> TurkError:

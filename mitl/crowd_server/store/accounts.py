@@ -128,19 +128,15 @@ def add_budget(books: Books, cents: int) -> None:
 
 
 def hold(books: Books, hit_id: int, cents: int, *, is_done: bool = False) -> None:
-    """Set money aside for a HIT; TurkError InsufficientFunds where there is too little, unless the work is done."""
+    """Set so much more money aside for a HIT, or set some free where ``cents`` is negative.
+
+    TurkError InsufficientFunds where there is too little, unless the work is done.
+    """
+    if cents > 0 and not is_done:
+        _require(books, cents)
     if cents:
-        if not is_done:
-            _require(books, cents)
         _move(books, held=cents)
-        _write(books, LedgerKind.HOLD, cents, hit_id)
-
-
-def release(books: Books, hit_id: int, cents: int) -> None:
-    """Set money free again."""
-    if cents:
-        _move(books, held=-cents)
-        _write(books, LedgerKind.RELEASE, cents, hit_id)
+        _write(books, LedgerKind.HOLD if cents > 0 else LedgerKind.RELEASE, abs(cents), hit_id)
 
 
 _DROP_SLOTS = (
@@ -320,7 +316,7 @@ def settle_hit(books: Books, hit_id: int) -> None:
     if settle_at is not None and settle_at <= books.now and not needed:
         values["deleted_at"], settle_at = books.now, None
     lacking = (needed - hit.held_slots) * hit.reward_cents
-    _hold_more(books, hit_id, lacking, is_done=hit.expires_at <= books.now)
+    hold(books, hit_id, lacking, is_done=hit.expires_at <= books.now)
     change_row(books.connection, CrowdHit, hit_id, **values, settle_at=settle_at)
 
 
@@ -328,16 +324,8 @@ def change_type(books: Books, hit_id: int, type_id: int, reward_cents: int) -> N
     """Give a HIT another type, and hold what that pays; InsufficientFunds where the balance is too small."""
     settle_hit(books, hit_id)
     hit = books.connection.execute(_HIT, {"own": hit_id}).one()
-    _hold_more(books, hit_id, hit.held_slots * (reward_cents - hit.reward_cents))
+    hold(books, hit_id, hit.held_slots * (reward_cents - hit.reward_cents))
     change_row(books.connection, CrowdHit, hit_id, hit_type_id=type_id)
-
-
-def _hold_more(books: Books, hit_id: int, cents: int, *, is_done: bool = False) -> None:
-    """Hold this much more for a HIT, or less where it is negative."""
-    if cents > 0:
-        hold(books, hit_id, cents, is_done=is_done)
-    else:
-        release(books, hit_id, -cents)
 
 
 def _auto_approve(books: Books) -> bool:

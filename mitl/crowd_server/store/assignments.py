@@ -36,9 +36,11 @@ class AssignmentRow:
 
     id: int
     mturk_id: str
+    worker_id: int
     worker: str
     hit_id: int
     hit: str
+    title: str
     state: AssignmentState
     accepted_at: dt.datetime
     deadline_at: dt.datetime
@@ -69,6 +71,7 @@ _SELECT: Wide = (
             CrowdAssignment,
             worker=CrowdWorker.mturk_id,
             hit=CrowdHit.mturk_id,
+            title=HitType.title,
             reward_cents=HitType.reward_cents,
         )
     )
@@ -141,7 +144,7 @@ def approve(books: Books, own: AssignmentRow, feedback: str) -> None:
 def reject(books: Books, own: AssignmentRow, feedback: str) -> None:
     """Refuse this assignment; its money is free again."""
     accounts.drop_slots(books, own.hit_id, 1, own.reward_cents)
-    accounts.release(books, own.hit_id, own.reward_cents)
+    accounts.hold(books, own.hit_id, -own.reward_cents)
     _decide(books, own, AssignmentState.REJECTED, feedback)
 
 
@@ -329,6 +332,8 @@ class UsualTimes:
     def __init__(self) -> None:
         self._seconds: Mapping[int, int] = {}
         self._until = 0.0
+        self._stated: dict[str, TimeEstimate | None] = {}
+        """What the pages of HITs say; a HIT's question never changes."""
 
     def of_groups(self, connection: Connection, groups: Sequence[OpenGroup]) -> Mapping[int, TimeEstimate]:
         """The estimates of listed groups by the row of their type, where there is one."""
@@ -342,21 +347,17 @@ class UsualTimes:
         if time.monotonic() > self._until:
             self._seconds, self._until = _medians(connection), time.monotonic() + _RENEWED_AFTER_S
         seconds = self._seconds.get(hit_type_id, 0)
-        # Times that only scripts have tell a person nothing.
-        return TimeEstimate(seconds, True) if seconds >= _BY_PEOPLE_S else _stated_on(connection, hit)
+        if seconds >= _BY_PEOPLE_S:  # times that only scripts have tell a person nothing
+            return TimeEstimate(seconds, True)
+        stated = self._stated
+        if hit not in stated:
+            if len(stated) >= _MOST_STATED:
+                stated = self._stated = {}  # others may still read the old one
+            stated[hit] = _stated(connection.execute(_QUESTION, {"of_hit": hit}).scalar_one())
+        return stated[hit]
 
 
-_STATED_ON: dict[str, TimeEstimate | None] = {}
-"""What the pages of HITs say; a HIT's question never changes."""
 _MOST_STATED = 10_000
-
-
-def _stated_on(connection: Connection, hit: str) -> TimeEstimate | None:
-    if hit not in _STATED_ON:
-        if len(_STATED_ON) >= _MOST_STATED:
-            _STATED_ON.clear()
-        _STATED_ON[hit] = _stated(connection.execute(_QUESTION, {"of_hit": hit}).scalar_one())
-    return _STATED_ON[hit]
 
 
 def _medians(connection: Connection) -> dict[int, int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Books, Wide, every, first
+from mitl.crowd_server.store.database import Books, Wide, every
 from mitl.crowd_server.store.models import (
     DONE_STATES,
     WORK,
@@ -204,34 +204,14 @@ def active(connection: Connection, now: dt.datetime) -> list[ActiveRow]:
     return every(connection, ActiveRow, _ACTIVE, now=now)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
-    """A HIT type to act on."""
-
-    id: int
-    environment: Environment
-
-
-def find_group(connection: Connection, mturk_id: str) -> GroupKey | None:
-    """The HIT type of this id, of either environment."""
-    return first(
-        connection, GroupKey, select(*columns(GroupKey, HitType)).where(HitType.mturk_id == mturk_id)
-    )
+def set_paused(connection: Connection, group: GroupRow, since: dt.datetime | None) -> bool:
+    """Give out no more of its HITs, or, with None, give them out again; False where that was so already."""
+    to_change = HitType.paused_at.is_not(None) if since is None else HitType.paused_at.is_(None)
+    change = update(HitType).where(HitType.id == group.id, to_change).values(paused_at=since)
+    return connection.execute(change).rowcount == 1
 
 
-def pause(connection: Connection, group: GroupKey, now: dt.datetime) -> bool:
-    """Give out no more of its HITs; False where that was so already."""
-    running = (HitType.id == group.id, HitType.paused_at.is_(None))
-    return connection.execute(update(HitType).where(*running).values(paused_at=now)).rowcount == 1
-
-
-def resume(connection: Connection, group: GroupKey) -> bool:
-    """Give out its HITs again; False where they were not paused."""
-    paused = (HitType.id == group.id, HitType.paused_at.is_not(None))
-    return connection.execute(update(HitType).where(*paused).values(paused_at=None)).rowcount == 1
-
-
-def expire_some(connection: Connection, group: GroupKey, now: dt.datetime, *, limit: int) -> int:
+def expire_some(connection: Connection, group: GroupRow, now: dt.datetime, *, limit: int) -> int:
     """Expire the first ``limit`` of its open HITs and settle their money; how many there were.
 
     Few at a time, because one writes at a time: workers who submit meanwhile wait for one portion alone. What a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -238,6 +238,8 @@ class RequestRow:
     submitted_at: dt.datetime | None
     decided_at: dt.datetime | None
     reason: str
+    test: str | None
+    """Of the type, as is the time for it."""
     test_duration_s: int | None
 
     @property
@@ -254,6 +256,7 @@ _REQUEST: Wide = (
             type=QualificationType.mturk_id,
             name=QualificationType.name,
             worker=CrowdWorker.mturk_id,
+            test=QualificationType.test,
             test_duration_s=QualificationType.test_duration_s,
         )
     )
@@ -310,16 +313,6 @@ def list_requests(books: Books, portion: Portion, *, type_id: int | None) -> lis
         query = query.where(QualificationRequest.type_id == type_id)
     query = query.order_by(QualificationRequest.id).limit(portion.limit)
     return every(books.connection, RequestRow, query)
-
-
-def tests_of(connection: Connection, type_ids: Sequence[int]) -> dict[int, str]:
-    """The tests of those types that have one."""
-    rows = connection.execute(
-        select(QualificationType.id, QualificationType.test).where(
-            QualificationType.id.in_(type_ids), QualificationType.test.is_not(None)
-        )
-    )
-    return {own_id: test for own_id, test in rows if test is not None}
 
 
 def restart_test(books: Books, request_id: int) -> None:

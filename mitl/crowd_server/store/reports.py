@@ -48,9 +48,10 @@ _PANEL_ID = (
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """What is owed to one worker."""
+    """What is owed to one worker for approved work and as bonuses."""
 
-    environment: Environment
+    external_id: str
+    """What the worker's panel calls them; empty where none does, or where it was deleted."""
     worker: str
     approved: int
     reward_cents: int
@@ -131,17 +132,9 @@ def ledger(connection: Connection, environment: Environment, *, after: int) -> l
 
 def payments(connection: Connection, environment: Environment) -> list[Payment]:
     """What each worker with approved work or a bonus is owed, by worker id."""
-    owed = _owed(connection, CrowdAssignment.environment == environment)
-    workers = connection.execute(
-        select(CrowdWorker.id, CrowdWorker.mturk_id)
-        .where(CrowdWorker.environment == environment)
-        .order_by(CrowdWorker.mturk_id)
-    )
-    return [
-        Payment(environment, mturk_id, *owed[worker_id])
-        for worker_id, mturk_id in workers
-        if worker_id in owed
-    ]
+    of = CrowdAssignment.environment == environment
+    rows = _payments(connection, of, CrowdWorker.environment == environment)
+    return sorted(rows, key=lambda row: row.worker)
 
 
 def owed_to(
@@ -161,6 +154,17 @@ def owed_to(
         worker: count for worker, count in connection.execute(query.where(*of_state)) if worker in worker_ids
     }
     return len(owed.keys() | waiting.keys()), sum(owed.values()), sum(waiting.values())
+
+
+def _payments(connection: Connection, of: ColumnElement[bool], who: ColumnElement[bool]) -> list[Payment]:
+    """What is owed for such assignments to such workers."""
+    owed = _owed(connection, of)
+    people = select(CrowdWorker.id, func.coalesce(_PANEL_ID, ""), CrowdWorker.mturk_id).where(who)
+    return [
+        Payment(external_id, worker, *owed[own_id])
+        for own_id, external_id, worker in connection.execute(people)
+        if own_id in owed
+    ]
 
 
 def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[int, int, int]]:
@@ -241,23 +245,6 @@ def late_answer(connection: Connection, own_id: int) -> tuple[LateRow, str] | No
     return None if row is None else (LateRow(*row[:-1]), row[-1])
 
 
-@dataclass(frozen=True, slots=True)
-class Payee:
-    """What one participant is owed for approved work and as bonuses."""
-
-    external_id: str
-    """The panel's id of the person; empty where it was deleted."""
-    worker: str
-    approved: int
-    reward_cents: int
-    bonus_cents: int
-
-    @property
-    def total_cents(self) -> int:
-        """Rewards and bonuses."""
-        return self.reward_cents + self.bonus_cents
-
-
 # A participant can come to two panels of one kind and is one worker in both, so money follows the visit that counted
 # the submission (`panels.count_hit`): the newest that was open then. Otherwise both panels would pay it, or one would
 # send a participant away as done and the other pay. Where the clock was set back, all began later, and it is the
@@ -277,24 +264,12 @@ _panel_of_work = func.coalesce(
 )
 
 
-def payees(connection: Connection, panel: PanelRow) -> list[Payee]:
+def payees(connection: Connection, panel: PanelRow) -> list[Payment]:
     """Everyone who is owed something for work of this panel's visits, by the panel's id."""
     visitors = select(PanelVisit.worker_id).where(PanelVisit.panel_id == panel.id)
-    owed = _owed(connection, and_(CrowdAssignment.worker_id.in_(visitors), _panel_of_work == panel.id))
-    names = dict(
-        connection.execute(
-            select(PanelIdentity.worker_id, PanelIdentity.external_id).where(
-                PanelIdentity.worker_id.in_(visitors)
-            )
-        ).all()
-    )
-    people = connection.execute(
-        select(CrowdWorker.id, CrowdWorker.mturk_id).where(CrowdWorker.id.in_(visitors))
-    )
-    payees = [
-        Payee(names.get(row_id, ""), worker, *owed[row_id]) for row_id, worker in people if row_id in owed
-    ]
-    return sorted(payees, key=lambda payee: (payee.external_id, payee.worker))
+    of = and_(CrowdAssignment.worker_id.in_(visitors), _panel_of_work == panel.id)
+    rows = _payments(connection, of, CrowdWorker.id.in_(visitors))
+    return sorted(rows, key=lambda row: (row.external_id, row.worker))
 
 
 HIT_STATES = ("open", "done", "expired", "deleted")

@@ -372,14 +372,6 @@ def tell(books: Books, worker_id: int, subject: str, text: str) -> None:
     add_row(books.connection, Message, environment=books.environment, **message)
 
 
-def tell_worker(books: Books, mturk_id: str, subject: str, text: str) -> bool:
-    """As ``tell``, by the worker's id on the wire; whether there is such a worker in this environment."""
-    worker = known_worker(books, mturk_id)
-    if worker is not None:
-        tell(books, worker.id, subject, text)
-    return worker is not None
-
-
 def messages_of(
     connection: Connection, worker_id: int, *, before: int | None, limit: int
 ) -> list[MessageRow]:

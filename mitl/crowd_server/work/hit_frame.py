@@ -159,8 +159,7 @@ def preview(visitor: Visitor) -> Response:
     with visitor.read() as books:
         if workers.is_blocked(books.connection, worker.id):
             return RedirectResponse("/w", 303)
-        hit_id = visitor.request.path_params["hit_id"].replace("\0", "")
-        hit = hits.find_hit(books, hit_id)
+        hit = hits.find_hit(books, visitor.request.path_params["hit_id"])
         if hit is None or hit.status(books.now) == "Disposed":
             raise _gone()
         requirements = hit.type.values.requirements
