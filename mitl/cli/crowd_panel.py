@@ -166,7 +166,11 @@ def close(app: App, slug: str) -> None:
 
 @panel.command("forget")
 @environment_options
-@click.option("--worker", metavar="ID", help="One person, by the panel's id or by the worker id.")
+@click.option(
+    "--worker",
+    metavar="ID",
+    help="One person, by the panel's id or by the worker id; of both environments unless one is given.",
+)
 @click.option("--all", "everybody", is_flag=True, help="Everybody of one environment.")
 @click.option("--paid", is_flag=True, help="They have got all that the server owes them.")
 @common

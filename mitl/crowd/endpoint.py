@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import os
 import secrets
 import ssl
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +28,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import Engine
 
 from mitl.addresses import is_amazon, is_loopback
+from mitl.core.whole_files import whole_file
 from mitl.crowd import certificates
 from mitl.crowd.client import Keys, MTurkClient
 from mitl.crowd.context import Context
@@ -280,22 +279,10 @@ def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment
                 )
             if text_there == text and path.stat().st_mode & 0o077 == 0:
                 return path
-        project.mkdir(parents=True, exist_ok=True)
-        _write_privately(path, text)
+        with whole_file(path, mode=0o600) as sink:
+            sink.write(text.encode())
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not TOML: {error}; delete it, and mitl writes it again") from error
     except OSError as error:
         raise SettingsError(f"cannot keep {path}: {error.strerror or error}") from error
     return path
-
-
-def _write_privately(path: Path, text: str) -> None:
-    # mkstemp makes the file for its owner alone, before a byte is in it.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".credentials-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

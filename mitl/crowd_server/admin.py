@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -309,14 +309,13 @@ def close_panel(engine: Engine, slug: str, *, clock: Clock = utc_now) -> bool:
         return True
 
 
-def forget_worker(engine: Engine, name: str) -> int:
-    """Delete what panels call one person, given by the panel's id or the worker id; the number of workers."""
-    return sum(_forget(engine, environment, name) for environment in Environment)
+def forget(engine: Engine, environments: Iterable[Environment], name: str | None = None) -> int:
+    """Delete what panels call the workers of environments, or those of a name: a panel's id or a worker id.
 
-
-def forget_all(engine: Engine, environment: Environment) -> int:
-    """Delete what panels call the workers of an environment; the number of workers."""
-    return _forget(engine, environment)
+    Returns:
+        the number of workers.
+    """
+    return sum(_forget(engine, environment, name) for environment in environments)
 
 
 def owed_before_forgetting(
@@ -333,7 +332,7 @@ def owed_before_forgetting(
         return reports.owed_to(connection, environment, named)
 
 
-def _forget(engine: Engine, environment: Environment, name: str | None = None) -> int:
+def _forget(engine: Engine, environment: Environment, name: str | None) -> int:
     # In turn with those who come by a study link, so that nobody is called anew while they are forgotten.
     with Database(engine).write(environment) as connection:
         if is_sqlite := engine.dialect.name == "sqlite":

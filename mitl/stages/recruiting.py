@@ -256,20 +256,17 @@ def close_panel(settings: Settings, slug: str) -> StageResult:
 def forget(
     settings: Settings, environment: Environment | None, worker: str | None, *, paid: bool = False
 ) -> StageResult:
-    """Delete the panels' ids of one person, or of all of an environment.
+    """Delete the panels' ids of one person, in one environment or in both, or of all of an environment.
 
     Raises:
         UsageError: somebody is owed something, and nobody says that it is paid.
     """
+    assert worker is not None or environment is not None, "nobody forgets everybody of both environments"
+    environments = tuple(Environment) if environment is None else (environment,)
     with crowd_database(settings) as engine:
         if not paid:
-            _require_paid(engine, tuple(Environment) if environment is None else (environment,), worker)
-        if worker is not None:
-            count = admin.forget_worker(engine, worker)
-        elif environment is not None:
-            count = admin.forget_all(engine, environment)
-        else:
-            raise UsageError("say for which environment: add --sandbox or --live")
+            _require_paid(engine, environments, worker)
+        count = admin.forget(engine, environments, worker)
     if count == 0:
         return StageResult.nothing("no such id is kept", PanelForgetCounts(forgotten=0))
     return StageResult(

@@ -161,7 +161,7 @@ def test_who_sends_in_time_is_not_late_for_others_before_them(postgres_url):
     [
         lambda engine: admin.close_panel(engine, "p"),
         lambda engine: admin.change_panel(engine, "p", {VisitState.COMPLETED: End("", "C2")}),
-        lambda engine: admin.forget_worker(engine, "somebody"),
+        lambda engine: admin.forget(engine, Environment, "somebody"),
     ],
     ids=["close", "change", "forget"],
 )

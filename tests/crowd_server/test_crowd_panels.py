@@ -431,11 +431,11 @@ def test_the_panels_ids_can_be_forgotten(crowd, hit_type):
     assert f"who={PIDS[0]}&amp;in=s{PIDS[0]}" in first.get("/w").text
     known = first.id if "worker A" in first.get("/w").text else ""
 
-    assert panel_admin.forget_worker(crowd.engine, PIDS[1]) == 1
-    assert panel_admin.forget_worker(crowd.engine, known) == 1
-    assert panel_admin.forget_worker(crowd.engine, PIDS[1]) == 0
-    assert panel_admin.forget_all(crowd.engine, SANDBOX) == 1
-    assert panel_admin.forget_all(crowd.engine, SANDBOX) == 0
+    assert panel_admin.forget(crowd.engine, Environment, PIDS[1]) == 1
+    assert panel_admin.forget(crowd.engine, Environment, known) == 1
+    assert panel_admin.forget(crowd.engine, Environment, PIDS[1]) == 0
+    assert panel_admin.forget(crowd.engine, [SANDBOX]) == 1
+    assert panel_admin.forget(crowd.engine, [SANDBOX]) == 0
 
     with crowd.engine.connect() as connection:
         dump = "\n".join(connection.connection.driver_connection.iterdump())
@@ -479,7 +479,7 @@ def test_a_visit_from_consent_to_forgetting(either_crowd):
     assert worker.get("/w/work").text.count("arrived <time") == 1
     [record] = panel_admin.list_visits(crowd.engine, "pairs")
     assert (record.external_id, record.session, record.hits_done) == (PID, "s1", 1)
-    assert panel_admin.forget_all(crowd.engine, SANDBOX) == 1
+    assert panel_admin.forget(crowd.engine, [SANDBOX]) == 1
     [record] = panel_admin.list_visits(crowd.engine, "pairs")
     assert (record.external_id, record.study) == (None, "")
 
@@ -731,6 +731,7 @@ def test_who_is_owed_something_is_forgotten_only_if_it_is_said_to_be_paid(crowd,
     for words in (("--all", "--sandbox"), ("--worker", PIDS[0])):
         refused = fails(2, "crowd", "panel", "forget", *words, *options)
         assert "add --paid" in refused and "owed since the beginning" in refused
+    assert "no such id" in ok("crowd", "panel", "forget", "--worker", PIDS[0], "--live", *options).out
     assert panel_admin.list_visits(crowd.engine, "pairs")[0].external_id == PIDS[0]
     told = fails(2, "crowd", "panel", "forget", "--all", "--sandbox", *options)
     assert (
@@ -837,7 +838,7 @@ def test_visits_are_listed_for_comparison(crowd, hit_type, tmp_path):
         page = Worker(crowd, crowd.browser())
         page.get(f"/p/lab?{urlencode({'id': f'p{number}', 'visit': session})}")
     options = ("--crowd-db", str(crowd.engine.url), "--project", str(tmp_path))
-    panel_admin.forget_worker(crowd.engine, "p1")
+    panel_admin.forget(crowd.engine, Environment, "p1")
 
     shown = ok("crowd", "panel", "visits", "lab", *options).out
     ok("crowd", "panel", "visits", "lab", "--out", tmp_path / "v.csv", *options)

@@ -394,7 +394,7 @@ HOUR = dt.timedelta(hours=1)
 
 def row(state, started=NOW - HOUR, submitted=None):
     """A request for a type whose test takes half an hour."""
-    return RequestRow(1, "3R", 1, "3T", "n", 1, "A1", state, "", started, submitted, None, "", 1800)
+    return RequestRow(1, "3R", 1, "3T", "n", 1, "A1", state, "", started, submitted, None, "", None, 1800)
 
 
 @pytest.mark.parametrize(

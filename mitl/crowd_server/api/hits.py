@@ -99,7 +99,7 @@ def update_hit_type(call: ApiCall) -> None:
     hit, hit_type = _undeleted(call, find(call)), existing_type(call)
     if hit_type.id == hit.type.id:
         return
-    before, after = hit.type.values.reward_cents, hit_type.values.reward_cents
+    before, after = hit.type.reward_cents, hit_type.reward_cents
     if after != before and hits.is_promised(call, hit.id, lower=after < before):
         raise turk(
             "InvalidHITState",

@@ -32,7 +32,7 @@ def _with(shape: Reply, **optional: object) -> Reply:
 
 def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> Reply:
     """A HIT; its question only where one HIT was asked for, because a page of a hundred would weigh megabytes."""
-    values = row.type.values
+    values = row.type
     shape = {
         "HITId": row.mturk_id,
         "HITTypeId": row.type.mturk_id,

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -203,16 +203,10 @@ class _Limits:
         self._meter: Meter | None = getattr(app.state, "meter", None) if isinstance(app, Starlette) else None
         self._bodies = Bodies(policy.bodies)
         site: Site | None = getattr(app.state, "site", None) if isinstance(app, Starlette) else None
-        rates = policy.rates
-        self._pages, self._files, self._api, self._workers = (
-            _buckets(kind, rate, policy, site)
-            for kind, rate in (
-                ("pages", rates.pages),
-                ("files", rates.files),
-                ("api", rates.api),
-                ("worker", rates.worker),
-            )
-        )
+        self._buckets = {
+            rate.name: _buckets(rate.name, getattr(policy.rates, rate.name), policy, site)
+            for rate in fields(CallerRates)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -275,16 +269,10 @@ class _Limits:
 
     async def _count(self, scope: Scope, key: str) -> None:
         """Take one token of each bucket of a caller that this request falls into."""
-        path = scope["path"]
-        if is_api(scope):
-            wait = await _take(self._api, key)
-        elif path.startswith(_FILES):
-            wait = await _take(self._files, key)
-        else:
-            wait = await _take(self._pages, key)
-            session = _session_of(scope)
-            if session is not None and wait == 0:
-                wait = await _take(self._workers, session)
+        kind = "api" if is_api(scope) else "files" if scope["path"].startswith(_FILES) else "pages"
+        wait = await _take(self._buckets[kind], key)
+        if kind == "pages" and wait == 0 and (session := _session_of(scope)) is not None:
+            wait = await _take(self._buckets["worker"], session)
         if wait:
             raise refusals.too_often(wait)
 

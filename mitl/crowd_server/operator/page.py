@@ -158,13 +158,8 @@ def read_board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Bo
 
 
 def _group(group: GroupRow, recent: Recent | None, span: Span | None, now: dt.datetime) -> dict[str, str]:
-    values = {
-        "hits": number(group.hits),
-        "wanted": number(group.wanted),
-        "done": number(group.done),
-        "waiting": number(group.waiting),
-        "rejected": number(group.rejected),
-        "working": number(group.working),
+    counts = ("hits", "wanted", "done", "waiting", "rejected", "working")
+    values = {name: number(getattr(group, name)) for name in counts} | {
         "hour": number(recent.count if recent else 0),
         "overall": rate(span),
         "finish": finish(group, recent, now),

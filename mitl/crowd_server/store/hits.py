@@ -37,16 +37,15 @@ class TypeValues:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeRow:
+class TypeRow(TypeValues):
     """A HIT type as kept."""
 
     id: int
     mturk_id: str
     group_id: str
-    values: TypeValues
 
 
-_TYPE: Wide = select(HitType.id, HitType.mturk_id, HitType.group_id, *columns(TypeValues, HitType))
+_TYPE: Wide = select(*columns(TypeRow, HitType))
 _FIND_TYPE = _TYPE.where(
     HitType.mturk_id == bindparam("mturk_id"), HitType.environment == bindparam("environment")
 )
@@ -55,22 +54,17 @@ _FIND_TYPE = _TYPE.where(
 def add_type(books: Books, digest: str, values: TypeValues) -> TypeRow:
     """The HIT type of these values, made at its first use."""
     query = _TYPE.where(HitType.environment == books.environment, HitType.digest == digest)
-    kept = first(books.connection, _type_row, query)
+    kept = first(books.connection, TypeRow, query)
     if kept is not None:
         return kept
-    mturk_id, group_id = entity_id(), entity_id()
-    row = {"environment": books.environment, "digest": digest, "created_at": books.now, **asdict(values)}
-    own_id = add_row(books.connection, HitType, mturk_id=mturk_id, group_id=group_id, **row)
-    return TypeRow(own_id, mturk_id, group_id, values)
+    row: dict[str, Any] = {"mturk_id": entity_id(), "group_id": entity_id(), **asdict(values)}
+    kept_with = {"environment": books.environment, "digest": digest, "created_at": books.now}
+    return TypeRow(id=add_row(books.connection, HitType, **row, **kept_with), **row)
 
 
 def find_type(books: Books, mturk_id: str) -> TypeRow | None:
     """The HIT type of this id."""
-    return first(books.connection, _type_row, _FIND_TYPE, mturk_id=mturk_id, environment=books.environment)
-
-
-def _type_row(own_id: int, mturk_id: str, group_id: str, *values: Any) -> TypeRow:
-    return TypeRow(own_id, mturk_id, group_id, TypeValues(*values))
+    return first(books.connection, TypeRow, _FIND_TYPE, mturk_id=mturk_id, environment=books.environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +145,7 @@ def add_hit(
     kept = {"environment": books.environment, "hit_type_id": hit_type.id, "held_slots": max_assignments}
     hit_id = add_row(books.connection, CrowdHit, **values, **kept, settle_at=expires_at)
     books.connection.execute(_ADD_QUESTION, {"hit_id": hit_id, "xml": question})
-    accounts.hold(books, hit_id, max_assignments * hit_type.values.reward_cents)
+    accounts.hold(books, hit_id, max_assignments * hit_type.reward_cents)
     return HitRow(id=hit_id, type=hit_type, pending=0, completed=0, **values)
 
 
@@ -222,7 +216,7 @@ def _rows(books: Books, wanted: Wide, parameters: Mapping[str, object]) -> list[
     counts = {own: doing for own, *doing in books.connection.execute(_COUNTS, those)}
     hits = []
     for row in rows:
-        own, hit_type = row[: len(_OWN)], _type_row(*row[len(_OWN) :])
+        own, hit_type = row[: len(_OWN)], TypeRow(*row[len(_OWN) :])
         values: list[Any] = [*own, hit_type, *counts.get(row[0], (0, 0))]
         hits.append(HitRow(*values))
     return hits

@@ -162,7 +162,7 @@ def preview(visitor: Visitor) -> Response:
         hit = hits.find_hit(books, visitor.request.path_params["hit_id"])
         if hit is None or hit.status(books.now) == "Disposed":
             raise _gone()
-        requirements = hit.type.values.requirements
+        requirements = hit.type.requirements
         held = qualifications.held_by(books.connection, worker)
         if not qualifying.may("preview", requirements, held):
             return RedirectResponse("/w?notice=barred", 303)
