@@ -8,34 +8,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from mitl.errors import UsageError
 from mitl.records import ComparisonAnswer, Concept, Label, Outcome, PlaceAnswer, Preference, Shortcoming
 from mitl.records.questions import Given, given_answers
 
 _WEAK = (Label.WEAK_YES, Label.WEAK_NO)
-
-
-class TruthLike(Protocol):
-    """What is known about a pair: how well it matches, and why not better."""
-
-    @property
-    def label(self) -> Label:
-        """The right answer."""
-        ...
-
-    @property
-    def shortcomings(self) -> Collection[Shortcoming]:
-        """What is wrong with the description."""
-        ...
-
-    @property
-    def concepts(self) -> Collection[Concept]:
-        """What is described wrongly."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +161,7 @@ class PlayedHit:
         return random.Random(f"{what} {self.seed} {self.worker} {self.hit}")
 
 
-def answer_hit(played: PlayedHit, truths: Mapping[int, TruthLike], *, rationale: bool) -> list[PlaceAnswer]:
+def answer_hit(played: PlayedHit, truths: Mapping[int, PairTruth], *, rationale: bool) -> list[PlaceAnswer]:
     """What a worker of this character answers at each place, in rising order; equal for equal arguments.
 
     Labels and times do not depend on ``rationale``, so that two wordings can be compared.
@@ -222,7 +202,7 @@ def drawn_ms(median_s: float, rng: random.Random) -> int:
 
 
 def _reasons(
-    character: Character, truth: TruthLike, rng: random.Random
+    character: Character, truth: PairTruth, rng: random.Random
 ) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
     """At least one shortcoming, and at least one concept where things are described wrongly."""
     shortcomings = {

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
-from mitl.crowd.populations import ListTruth, PlayedHit, TruthLike, answer_comparisons, answer_hit
+from mitl.crowd.populations import ListTruth, PairTruth, PlayedHit, answer_comparisons, answer_hit
 from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth, answer_ratings, answer_texts
 from mitl.errors import CrowdError, EndpointError
 from mitl.protocol.pages import Form, FormControl, WorkerPage, parse_page
@@ -29,7 +29,7 @@ _FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
 _MAIN = {"label", "prefer", "score", "pick", "outcome", "ms"}
 
 Truths = (
-    Mapping[int, TruthLike]
+    Mapping[int, PairTruth]
     | Mapping[int, ListTruth]
     | Mapping[int, LikenessTruth]
     | Mapping[int, WriteTruth | PickTruth]
@@ -141,7 +141,7 @@ class WorkerSession:
         if answer is not None:
             answers = answer(played, truths)
         else:
-            pairs = cast(Mapping[int, TruthLike], truths)
+            pairs = cast(Mapping[int, PairTruth], truths)
             answers = answer_hit(played, pairs, rationale=SHORTCOMING.name in kinds)
         asked = kinds - _MAIN - {question.name for question in RATIONALE}
         if asked:

@@ -186,7 +186,7 @@ def _wrong_state(call: ApiCall, hit: HitRow, allowed: str) -> TurkError:
 
 def fresh_token(call: ApiCall, kind: str, code: str, noun: str, what: str) -> str:
     """The UniqueRequestToken, empty where absent; an error where the last 24 hours saw it, naming what it made then."""
-    token = call.params.token()
+    token = call.params.text("UniqueRequestToken", shortest=1, longest=64)
     if token:
         earlier = accounts.recall(call, kind, token)
         if earlier is not None:

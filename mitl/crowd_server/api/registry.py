@@ -40,10 +40,6 @@ class Params:
         """Whether the parameter was given."""
         return self._values.get(name) is not None
 
-    def raw(self, name: str) -> Any:
-        """The value as given; None where absent."""
-        return self._values.get(name)
-
     def given(self, *, but: Collection[str]) -> dict[str, Any]:
         """All parameters that were given, except these."""
         return {name: value for name, value in self._values.items() if value is not None and name not in but}
@@ -153,6 +149,13 @@ class Params:
             raise invalid(name, "a worker id is an A followed by capital letters and digits")
         return value
 
+    def workers(self, name: str, *, longest: int) -> list[str]:
+        """Ids of workers, at least one, each once, in their order."""
+        given = self._list(name, lambda value: True, "worker ids", longest)
+        if not given:
+            raise missing(name)
+        return list(dict.fromkeys(Params({name: own_id}).worker(name) for own_id in given))
+
     def time(self, name: str) -> dt.datetime:
         """A time, on the wire in seconds since 1970; one before that is as good as 1970."""
         value = self._required(name)
@@ -163,10 +166,6 @@ class Params:
         if value >= _LAST_TIME:
             raise out_of_range(name, "too late", "a time before the year 9999")
         return dt.datetime.fromtimestamp(value, dt.UTC) if value > 0 else _FIRST_TIME
-
-    def token(self) -> str:
-        """The UniqueRequestToken, empty where absent."""
-        return self.text("UniqueRequestToken", shortest=1, longest=64)
 
 
 def _is_unicode(text: str) -> bool:

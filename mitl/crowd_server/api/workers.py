@@ -9,9 +9,9 @@ from functools import partial
 
 from mitl.crowd_server.api import notifications
 from mitl.crowd_server.api.qualification_types import INT32, find_type
-from mitl.crowd_server.api.registry import ApiCall, Params, Reply, operation
+from mitl.crowd_server.api.registry import ApiCall, Reply, operation
 from mitl.crowd_server.api.shapes import qualification, qualification_request, worker_block
-from mitl.crowd_server.protocol.errors import invalid, missing, out_of_range, present, turk, wrong_state
+from mitl.crowd_server.protocol.errors import invalid, present, turk, wrong_state
 from mitl.crowd_server.store import qualifications, workers
 from mitl.crowd_server.store.models import RequestState
 from mitl.crowd_server.store.qualifications import QualificationRow, RequestRow
@@ -127,7 +127,7 @@ def notify_workers(call: ApiCall) -> Reply:
     """Send a message to workers whose work was approved or rejected; the reply lists those not reached."""
     subject = call.params.text("Subject", longest=200, required=True)
     text = call.params.text("MessageText", longest=4096, required=True)
-    wanted = _workers(call.params)
+    wanted = call.params.workers("WorkerIds", longest=MAX_WORKERS)
     known = workers.acquaintances(call, wanted)
     failures: list[dict[str, str]] = []
     for mturk_id in wanted:
@@ -137,18 +137,6 @@ def notify_workers(call: ApiCall) -> Reply:
         else:
             failures.append(_failure(mturk_id, joined=mturk_id in known, waits=waits))
     return {"NotifyWorkersFailureStatuses": failures}
-
-
-def _workers(params: Params) -> list[str]:
-    """The ids, each once, in their order."""
-    given = params.raw("WorkerIds")
-    if given is None or given == []:
-        raise missing("WorkerIds")
-    if not isinstance(given, list):
-        raise invalid("WorkerIds", "it must be a list of worker ids")
-    if len(given) > MAX_WORKERS:
-        raise out_of_range("WorkerIds", f"{len(given)} workers long", f"at most {MAX_WORKERS}")
-    return list(dict.fromkeys(Params({"WorkerIds": own_id}).worker("WorkerIds") for own_id in given))
 
 
 def _failure(mturk_id: str, *, joined: bool, waits: bool) -> dict[str, str]:
