@@ -294,7 +294,7 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
         ratings = rating_pages.questions(session, ids)
         texts = collection_store.questions(session, ids)
         comparisons = comparison_store.comparisons(session, ids)
-        asked = [items, ratings, texts, comparisons]
+        asked: list[Mapping[int, Sequence[object]]] = [items, ratings, texts, comparisons]
         posted = [hit for hit in posted if any(questions[hit.id] for questions in asked)]
         stored = answer_store.stored_counts(session, chosen)
         dataset = item_store.dataset(session)
