@@ -159,4 +159,4 @@ def sure_originals(session: Session, *, seed: int) -> list[Pair]:
     lists = item_store.excluded(session)
     refused = {pair for pair in originals if pair in lists}
     ratings = item_store.ratings(session)
-    return gold_positives(originals, excluded=refused, ratings=ratings, n=len(originals), seed=seed)
+    return gold_positives(originals, excluded=refused, ratings=ratings, seed=seed)

@@ -80,17 +80,16 @@ def gold_positives(
     *,
     excluded: Collection[Pair] = (),
     ratings: Mapping[Pair, float],
-    n: int,
     seed: int,
 ) -> list[Pair]:
-    """Up to ``n`` distinct originals to be gold positives, in random order; fewer only where there are fewer.
+    """The distinct originals that may be gold positives, in random order.
 
     Originals that CxC rates 4.5 or more come first, then those without such a rating; among either, one of each
     image before a second one. An original that is ``excluded`` (withdrawn, or named by an exclusion list) or that
     CxC rates below 3 is never used.
 
     Raises:
-        ProposalError: no original may be used.
+        ProposalError: there are originals, but none may be used.
     """
     refused = frozenset(excluded)
     usable = [
@@ -98,10 +97,10 @@ def gold_positives(
         for pair in dict.fromkeys(originals)
         if pair not in refused and ratings.get(pair, SURE_RATING) >= DOUBTFUL_RATING
     ]
-    if n > 0 and not usable:
+    if originals and not usable:
         raise ProposalError(
-            f"none of the {len(originals)} original pairs may be a gold positive; "
-            "check the exclusion lists and the data set's originals"
+            f"none of the {len(originals)} original pairs may be a gold positive: each is on an exclusion list, rated "
+            "low or withdrawn; look at `mitl review`"
         )
     of_image: Counter[int] = Counter()
     place = {}
@@ -109,8 +108,7 @@ def gold_positives(
         place[pair] = of_image[pair.image_id]
         of_image[pair.image_id] += 1
     key = {pair: draw_key(seed, "gold positives order", pair_name(pair)) for pair in usable}
-    usable.sort(key=lambda p: (ratings.get(p, 0.0) < SURE_RATING, place[p], key[p]))
-    return usable[: max(n, 0)]
+    return sorted(usable, key=lambda p: (ratings.get(p, 0.0) < SURE_RATING, place[p], key[p]))
 
 
 def low_depth(side: int) -> int:

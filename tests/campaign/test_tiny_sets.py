@@ -10,6 +10,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.db.session import open_database
+from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.errors import PackingError
 from mitl.records import Exclusion, ExclusionKind, HitItem, Pair, PairRole
@@ -78,3 +79,17 @@ def test_a_page_that_asks_about_every_original_is_refused_in_one_line(tiny):
         PackingError, match=r"^one HIT asks every gold positive there is \(10\), so none is left"
     ):
         planned(tiny)
+
+
+def test_no_control_serves_again_before_all_have(tiny):
+    """Whoever works on several pages should meet none twice."""
+    with open_database(tiny.db_url, read_only=True) as session:
+        originals = item_store.originals(session, item_store.dataset(session).id)
+    exclude_originals_but(tiny, originals[:5])
+    for limit in range(1, 6):
+        run_publish(tiny, limit=limit)
+
+    with open_database(tiny.db_url, read_only=True) as session:
+        use = hit_store.gold_use(session, SANDBOX)
+
+    assert [use[pair] for pair in originals[:5]] == [1] * 5

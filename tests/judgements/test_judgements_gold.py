@@ -203,7 +203,7 @@ def usable_share(character, seed, *, pages):
     """The share of one worker's pages that count in a small world, as they come from the controls there."""
     world, originals, ranked = small_world(seed)
     ids = [int(id_) for id_ in world.captions]
-    positives = gold_positives(originals, ratings={}, n=pages, seed=seed)
+    positives = gold_positives(originals, ratings={}, seed=seed)[:pages]
     negatives = gold_negatives(
         (range(1, 41), []), (range(1, 41), ids), ranked=ranked, known_positives=pack_pairs(originals), n=pages,
         seed=seed,

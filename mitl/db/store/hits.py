@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -338,18 +338,18 @@ _POSTED = (
 )
 
 
-def gold_use(session: Session, environment: Environment) -> dict[tuple[Pair, PairRole], int]:
+def gold_use(session: Session, environment: Environment) -> Counter[Pair]:
     """How many HITs of an environment each gold control stands on."""
     query = (
-        query_hits(environment, PairRow.left_id, PairRow.right_id, HitItemRow.role, func.count())
+        query_hits(environment, PairRow.left_id, PairRow.right_id, func.count())
         .join(HitItemRow, HitItemRow.hit_id == Hit.id)
         .join(PairRow, PairRow.id == HitItemRow.pair_id)
         .where(
             HitItemRow.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
         )
-        .group_by(PairRow.left_id, PairRow.right_id, HitItemRow.role)
+        .group_by(PairRow.left_id, PairRow.right_id)
     )
-    return {(Pair(image, caption), role): count for image, caption, role, count in session.execute(query)}
+    return Counter({Pair(image, caption): count for image, caption, count in session.execute(query)})
 
 
 def state_counts(session: Session, environment: Environment) -> dict[HitState, int]:

@@ -41,7 +41,7 @@ def draw_controls(
     excluded = item_store.excluded(session)
     ratings = item_store.ratings(session)
     withdrawn = {gold.pair for gold in gold_state(session, environment, settings.gold_rule).withdrawn}
-    used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
+    use = hit_store.gold_use(session, environment)
     originals = item_store.originals(session, dataset.id)
     refused = {pair for pair in originals if pair in excluded} | withdrawn
     known_pairs = {
@@ -55,15 +55,10 @@ def draw_controls(
     image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]
     rankings = list(all_rankings(session, settings, dataset.id))
     ranked = ranked_pairs(rankings)
-    seed = settings.seed + len(used)
+    seed = settings.seed + len(use)
     wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + spare
-    fresh = [pair for pair in originals if pair not in refused | used]
-    pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
-    positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)
-    if not positives:
-        raise ProposalError(
-            "no gold positive is left: every original is excluded or withdrawn; look at `mitl review`"
-        )
+    positives = gold_positives(originals, excluded=refused, ratings=ratings, seed=seed)
+    positives = sorted(positives, key=use.__getitem__)[:wanted]
 
     def negatives(ranked: Ints, without: Iterable[Pair]) -> list[Pair]:
         return gold_negatives(
@@ -76,7 +71,7 @@ def draw_controls(
         )
 
     try:
-        fresh = negatives(ranked, used)
+        fresh = negatives(ranked, use)
     except ProposalError:
         fresh = []
     again: list[Pair] = []
