@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from mitl.datasets.files import read_json, readable
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, Image, RetrievalSet
 from mitl.records.forms import IMAGES
 
+T = TypeVar("T")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
@@ -55,13 +56,10 @@ def assemble(
             f"{source} gives no {missing}s; a data set needs at least one {left} and one {right}, so "
             "write a row for each pair of them"
         )
-    image_ids = [image.external_id for image in images]
-    caption_ids = [caption.external_id for caption in captions]
-    kind_of_ids = ids or id_kind([*image_ids, *caption_ids])
+    known = by_id(sides[0], ((image.external_id, image) for image in images), source)
+    told = by_id(sides[1], ((caption.external_id, caption) for caption in captions), source)
+    kind_of_ids = ids or id_kind([*known, *told])
     key = tie_key(kind_of_ids)
-    check_unique(sides[0], image_ids, source)
-    check_unique(sides[1], caption_ids, source)
-    known = set(image_ids)
     for caption in captions:
         if caption.image_external_id not in known:
             raise DatasetError(
@@ -83,13 +81,16 @@ def assemble(
     )
 
 
-def check_unique(what: str, ids: Sequence[str], source: object) -> None:
-    """DatasetError naming the first id that comes twice."""
-    twice = next((a for a, b in pairwise(sorted(ids)) if a == b), None)
-    if twice is not None:
-        raise DatasetError(
-            f"{what} id {twice!r} comes twice in {source}; ids must be unique, so give each {what} one of its own"
-        )
+def by_id(what: str, items: Iterable[tuple[str, T]], source: object) -> dict[str, T]:
+    """Each item by its id, in order; DatasetError naming the first id that comes twice."""
+    found: dict[str, T] = {}
+    for id_, item in items:
+        if id_ in found:
+            raise DatasetError(
+                f"{what} id {id_!r} comes twice in {source}; ids must be unique, so give each {what} one of its own"
+            )
+        found[id_] = item
+    return found
 
 
 WHAT = "a list of ids"

@@ -13,6 +13,7 @@ from mitl.datasets.images import picture_errors
 from mitl.datasets.media import have_decoders, header_fault, sound_samples, video_frames
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
+from mitl.protocol.media import NOUNS
 from mitl.records import Image, PartKind, RetrievalSet
 
 HEADERS_ONLY = (
@@ -101,19 +102,13 @@ def _look(
         return "unreadable", f"{image.file!r} cannot be read: {told}"
     earliest = first.setdefault(hashlib.sha256(content).digest(), image.external_id)
     if earliest != image.external_id:
-        same, item = _NAMES[kind]
-        return "repeated", f"{image.file!r} is the same {same} as {item} {earliest!r}"
+        same = "picture" if kind is PartKind.IMAGE else NOUNS[kind]
+        return "repeated", f"{image.file!r} is the same {same} as {NOUNS[kind]} {earliest!r}"
     return (wrong[0], f"{image.file!r} {wrong[1]}") if wrong else (None, "")
 
 
 _GLANCE = 16
 """Pixels across of the frames that are decoded to see whether a video is whole."""
-_NAMES = {
-    PartKind.IMAGE: ("picture", "image"),
-    PartKind.AUDIO: ("sound", "sound"),
-    PartKind.VIDEO: ("video", "video"),
-}
-"""What a file is called, and the item whose file it is."""
 
 
 def _look_at_picture(path: Path, content: bytes) -> tuple[str, str] | None:

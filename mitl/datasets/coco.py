@@ -7,12 +7,12 @@ files, ``dataset_coco.json`` and ``dataset_flickr30k.json``, the second of which
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mitl.datasets.assembling import assemble, check_unique, read_ids
+from mitl.datasets.assembling import assemble, by_id, read_ids
 from mitl.datasets.files import caption_text, file_text, read_entries, read_json, read_rows
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
 from mitl.errors import DatasetError
@@ -102,8 +102,7 @@ def read_caption_ids(path: Path) -> list[str]:
         raise DatasetError(
             f"{str(path)!r} is not a list of COCO caption ids, which are integers: {error}"
         ) from error
-    check_unique("caption", ids, path)
-    return ids
+    return list(by_id("caption", ((id_, None) for id_ in ids), path))
 
 
 def select(captions: Mapping[str, Caption], ids: Sequence[str], source: str) -> list[Caption]:
@@ -116,22 +115,18 @@ def select(captions: Mapping[str, Caption], ids: Sequence[str], source: str) -> 
 
 
 def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str, Picture]]:
-    captions: dict[str, Caption] = {}
-    pictures: dict[str, Picture] = {}
+    captions: list[Caption] = []
+    pictures: list[Picture] = []
     for path in paths:
         value = read_json(path, _CAPTIONS)
-        new_captions = read_entries(value, "annotations", _official_caption, path, _CAPTIONS)
-        for picture in read_entries(value, "images", _picture, path, _CAPTIONS):
-            if pictures.setdefault(picture.image_id, picture) is not picture:
-                raise DatasetError(
-                    f"image id {picture.image_id!r} comes twice in the captions files ({path})"
-                )
-        for caption in new_captions:
-            if captions.setdefault(caption.external_id, caption) is not caption:
-                raise DatasetError(
-                    f"caption id {caption.external_id!r} comes twice in the captions files ({path})"
-                )
-    return captions, pictures
+        captions += read_entries(value, "annotations", _official_caption, path, _CAPTIONS)
+        pictures += read_entries(value, "images", _picture, path, _CAPTIONS)
+    source = f"the captions files ({', '.join(map(str, paths))})"
+    return _by_id(captions, source), by_id("image", ((p.image_id, p) for p in pictures), source)
+
+
+def _by_id(captions: Iterable[Caption], source: object) -> dict[str, Caption]:
+    return by_id("caption", ((caption.external_id, caption) for caption in captions), source)
 
 
 def _official_caption(entry: Mapping[str, object]) -> Caption:
@@ -161,7 +156,7 @@ def coco_id(value: object) -> str:
 
 
 def _split_captions(entries: Sequence[SplitImage], path: Path) -> dict[str, Caption]:
-    captions: dict[str, Caption] = {}
+    captions: list[Caption] = []
     for entry in entries:
         for sentence_id, text in entry.sentences:
             if entry.cocoid is None or sentence_id is None:
@@ -169,10 +164,8 @@ def _split_captions(entries: Sequence[SplitImage], path: Path) -> dict[str, Capt
                     f"{entry.file_name!r} in {str(path)!r} lacks a 'cocoid' or a 'sentid'; "
                     "dataset_coco.json has both"
                 )
-            caption = Caption(str(sentence_id), str(entry.cocoid), text)
-            if captions.setdefault(caption.external_id, caption) is not caption:
-                raise DatasetError(f"caption id {caption.external_id!r} comes twice in {str(path)!r}")
-    return captions
+            captions.append(Caption(str(sentence_id), str(entry.cocoid), text))
+    return _by_id(captions, path)
 
 
 def _split_pictures(entries: Sequence[SplitImage]) -> dict[str, Picture]:
@@ -218,15 +211,13 @@ def read_compact(
             is not there.
     """
     rows = read_rows(path, COMPACT, ("caption_id", "image_id", "text"), ("file_name",))
-    captions: dict[str, Caption] = {}
+    captions: list[Caption] = []
     pictures: dict[str, Picture] = {}
     for number, row in enumerate(rows, start=1):
         caption_id, image_id = (
             _integer(row[column], column, number, path) for column in ("caption_id", "image_id")
         )
-        if caption_id in captions:
-            raise DatasetError(f"caption id {caption_id!r} comes twice in {str(path)!r}; ids must be unique")
-        captions[caption_id] = Caption(caption_id, image_id, str(row["text"]))
+        captions.append(Caption(caption_id, image_id, str(row["text"])))
         named = file_text(row.get("file_name"), "file_name", f"row {number} of {str(path)!r}")
         file_name = named or FILE_NAME.format(int(image_id))
         picture = Picture(image_id, file_name, "val2014", coco_url(file_name))
@@ -235,9 +226,9 @@ def read_compact(
                 f"row {number} of {str(path)!r} gives image {image_id} another file_name than before; write the "
                 "same in all of its rows"
             )
-    chosen = list(captions.values())
+    chosen = captions  # `assemble` refuses an id that comes twice
     if caption_ids is not None:
-        chosen = select(captions, read_caption_ids(caption_ids), str(path))
+        chosen = select(_by_id(captions, path), read_caption_ids(caption_ids), str(path))
     used = dict.fromkeys(caption.image_external_id for caption in chosen)
     located = locate([pictures[id_] for id_ in used], folder=images, url_template=url_template)
     return assemble("coco", "coco", located, _checked(chosen, path), source=path, ids=IdKind.INTEGER)

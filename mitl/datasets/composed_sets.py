@@ -75,7 +75,7 @@ def read_composed_set(
         for path in sorted((folder / below).iterdir())
         if (match := pattern.fullmatch(path.name))
     }
-    split = chosen_split(folder, {name: name for name in files}, reading.split)
+    split = chosen_split(folder, files, reading.split)
     path = files[split]
     queries = list((_cirr_queries if kind == CIRR else _circo_queries)(path))
     left_out = sum(query.text is None for query in queries)

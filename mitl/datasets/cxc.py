@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.assembling import check_unique, id_kind, is_integer_id, tie_key
+from mitl.datasets.assembling import by_id, id_kind, is_integer_id, tie_key
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError, MetricError
 from mitl.records import Rating
@@ -96,7 +96,7 @@ def read_scored(path: Path, kind: Likeness, *, required: Sequence[str] = ()) -> 
     if not rows:
         raise DatasetError(f"{str(path)!r} holds no rows; it should hold {what}")
     first, second = _ids(rows, kind, path)
-    check_unique("pair", [f"{one} × {other}" for one, other in zip(first, second, strict=True)], path)
+    by_id("pair", ((f"{one} × {other}", None) for one, other in zip(first, second, strict=True)), path)
     return pd.DataFrame(
         {
             "first": first,

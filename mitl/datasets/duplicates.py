@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.pictures import FORMATS, upright
-from mitl.datasets.images import picture_errors
+from mitl.datasets.images import SUFFIXES, kind_of_name, picture_errors
 from mitl.errors import DatasetError
+from mitl.records import PartKind
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 MAX_DISTANCE = 4
 """Of 64 bits. Copies that were scaled or compressed again differ in a few; unrelated pictures in some 32."""
 _BLOCK = 4096
@@ -43,9 +43,10 @@ def picture_files(folder: Path) -> list[Path]:
         raise DatasetError(
             f"there is no folder {str(folder)!r}; name the folder of the training set's pictures"
         )
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    paths = sorted(path for path in folder.rglob("*") if kind_of_name(path.name) is PartKind.IMAGE)
     if not paths:
-        raise DatasetError(f"{str(folder)!r} holds no pictures ({', '.join(SUFFIXES)}); name another folder")
+        suffixes = ", ".join(SUFFIXES[PartKind.IMAGE])
+        raise DatasetError(f"{str(folder)!r} holds no pictures ({suffixes}); name another folder")
     return paths
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,12 +36,13 @@ def readable(path: Path, what: str) -> Iterator[None]:
 
 
 def read_json(path: Path, what: str) -> Any:
-    """The values of a JSON file."""
-    with readable(path, what):
-        content = path.read_bytes()
+    """The values of a JSON file, also compressed (``.gz``)."""
     try:
+        with readable(path, what):
+            content = path.read_bytes()
+            content = gzip.decompress(content) if path.suffix == ".gz" else content
         return json.loads(content, object_pairs_hook=once_each)
-    except ValueError as error:
+    except (ValueError, EOFError, zlib.error) as error:
         raise DatasetError(f"{str(path)!r} is not valid JSON ({error}); it should hold {what}") from error
 
 
@@ -119,6 +122,11 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
                     raise DatasetError(
                         f"line {reader.line_num} of {str(path)!r} has more or fewer cells than the header; quote cells "
                         "that hold the separator"
+                    )
+                if delimiter == "\t" and any("\t" in cell and "\n" in cell for cell in row.values()):
+                    raise DatasetError(
+                        f"line {reader.line_num} of {str(path)!r} ends a cell that holds tabs and ends of lines, as "
+                        "where a quote begins a text and none ends it; double such quotes, or take them out"
                     )
                 rows.append(row)
     except (csv.Error, UnicodeDecodeError) as error:

@@ -14,18 +14,19 @@ import os
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mitl.datasets.columns import Holds, TableColumn
 from mitl.datasets.files import Row, is_parquet, read_json, readable
 from mitl.datasets.images import kind_of_name
 from mitl.datasets.row_sources import RowSource, arrow_source, json_source, parquet_source, text_source
 from mitl.errors import DatasetError, UsageError
+from mitl.protocol.media import NOUNS
 from mitl.records import PartKind
 
 TEXT = (".csv", ".tsv", ".txt", ".token")
@@ -36,7 +37,6 @@ _CAPTIONS_TEXT = re.compile(r"captions?\.txt|.*token(\.txt)?", re.IGNORECASE)
 _SHARD = re.compile(r"(.+?)-\d{5}-of-(\d{5})(?:-[0-9a-f]+)?\.(?:parquet|arrow)")
 """One of several files of a split, which says how many there are; the hub once put a hash behind."""
 _SPLITS = ("train", "val", "valid", "validation", "dev", "test")
-Kept = TypeVar("Kept")
 _WHAT = (
     "a table (.csv, .tsv, .jsonl, .json, .parquet), captions.txt beside the pictures, shards (.tar), or what "
     "save_to_disk of the datasets library wrote"
@@ -77,7 +77,7 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
         names = sorted(entry.name for entry in path.iterdir())
     if "dataset_dict.json" in names:
         saved = _listed(path / "dataset_dict.json", "splits")
-        return _folder(path / chosen_split(path, {name: name for name in saved}, split), None)
+        return _folder(path / chosen_split(path, saved, split), None)
     if "state.json" in names:
         files = _listed(path / "state.json", "_data_files")
         return arrow_source([path / file for file in files], path), split
@@ -92,19 +92,15 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
         read = shard_source if shards else parquet_source
         splits = _by_split(shards or parquet)
         if len(splits) > 1 or split in splits:
-            return read(_all_of(chosen_split(path, splits, split), path), path), None
+            return read(_all_of(splits[chosen_split(path, splits, split)], path), path), None
         (parts,) = splits.values()
         whole = _all_of(parts, path)
         listed = ", ".join(file.name for file in whole[:3]) + (", …" if len(whole) > 3 else "")
         notes = (f"{len(whole):,} files read as one table: {listed}",) if len(whole) > 1 else ()
         return replace(read(whole, path), notes=notes), split
-    below = {
-        entry.name: entry
-        for entry in sorted(path.iterdir())
-        if entry.is_dir() and any((entry / name).is_file() for name in METADATA)
-    }
+    below = [name for name in names if any((path / name / table).is_file() for table in METADATA)]
     if below:
-        return _folder(chosen_split(path, below, split), None)
+        return _folder(path / chosen_split(path, below, split), None)
     tables = [
         name
         for name in names
@@ -123,9 +119,8 @@ def _prepared(path: Path, names: Sequence[str], split: str | None) -> tuple[RowS
     splits: dict[str, list[Path]] = {}
     for match in filter(None, map(part.fullmatch, names)):
         splits.setdefault(match[1], []).append(path / match[0])
-    return arrow_source(
-        _all_of(chosen_split(path, splits or {name: [] for name in declared}, split), path), path
-    ), None
+    chosen = splits.get(chosen_split(path, splits or declared, split), [])
+    return arrow_source(_all_of(chosen, path), path), None
 
 
 def _all_of(files: Sequence[Path], path: Path) -> Sequence[Path]:
@@ -175,7 +170,7 @@ def _by_split(files: Sequence[Path]) -> dict[str, Sequence[Path]]:
     return {"all": files} if "all" in splits else splits
 
 
-def chosen_split(path: Path, splits: Mapping[str, Kept], wanted: str | None) -> Kept:
+def chosen_split(path: Path, splits: Collection[str], wanted: str | None) -> str:
     """The split that is wanted, or the only one.
 
     Raises:
@@ -186,7 +181,7 @@ def chosen_split(path: Path, splits: Mapping[str, Kept], wanted: str | None) -> 
     name = wanted or next(iter(splits))
     if name not in splits:
         raise UsageError(f"{str(path)!r} has no split {name!r}; it holds {', '.join(splits)}")
-    return splits[name]
+    return name
 
 
 _NAME = re.compile(r"(?:(?P<owner>[\w.-]+)/)?(?P<name>[\w.-]+)(?::(?P<config>[\w.-]+))?")
@@ -248,7 +243,6 @@ MEDIA = {
     PartKind.VIDEO: ("video", "Video"),
 }
 """What a file of a sample holds → its column, and that column's kind."""
-_SEVERAL = {PartKind.IMAGE: "pictures", PartKind.AUDIO: "sounds", PartKind.VIDEO: "videos"}
 _SAMPLES = "samples in WebDataset's layout"
 _META = re.compile(r"__[^/]*__(/|$)")
 """Says something of the shard itself, as ``__meta__/info.json``."""
@@ -319,7 +313,7 @@ def _samples(paths: Sequence[Path], *, read: Sequence[str]) -> Iterator[dict[str
                     name, _ = MEDIA[media]
                     if name in row:
                         raise DatasetError(
-                            f"sample {key!r} of {str(path)!r} holds two {_SEVERAL[media]}; one a sample is needed"
+                            f"sample {key!r} of {str(path)!r} holds two {NOUNS[media]}s; one a sample is needed"
                         )
                     row[name] = content() if name in read else member.name
                 elif field == CAPTION:

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from mitl.core.pictures import FORMATS, SPOILED
+from mitl.core.whole_files import part_name
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError
 from mitl.protocol.media import HEAD, NOUNS, format_of, media_fault
@@ -208,10 +209,18 @@ def write_pictures(source: RowSource, column: str, inside: Inside, folder: Path)
     for number, content, _ in _contents(source, column, inside.names):
         target = folder / PICTURES / inside.names[number]
         if content is not None and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f".{target.name}.part")
-            part.write_bytes(content)
-            part.replace(target)
+            write_whole(target, content)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all; of many at once, so none waits for the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = part_name(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _contents(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.datasets.coco import coco_id
-from mitl.datasets.files import read_entries, read_json, readable
+from mitl.datasets.files import read_entries, read_json
 from mitl.errors import DatasetError
 
 WHAT = "COCO instance annotations, or lists of object names by image id"
@@ -37,23 +35,13 @@ def read_image_objects(path: Path) -> ImageObjects:
     Raises:
         DatasetError: the file is missing or malformed, or an annotation names an unknown image or class.
     """
-    value = _read(path)
+    value = read_json(path, WHAT)
     if isinstance(value, dict) and "annotations" in value:
         return _from_instances(value, path)
     if isinstance(value, dict) and value and all(_is_names(names) for names in value.values()):
         classes = sorted({name for names in value.values() for name in names})
         return _vectors(value, classes)
     raise DatasetError(f"{str(path)!r} has another form; it should hold {WHAT}")
-
-
-def _read(path: Path) -> Any:
-    if path.suffix != ".gz":
-        return read_json(path, WHAT)
-    try:
-        with readable(path, WHAT), gzip.open(path) as stream:
-            return json.load(stream)
-    except (ValueError, EOFError) as error:
-        raise DatasetError(f"{str(path)!r} is not valid JSON ({error}); it should hold {WHAT}") from error
 
 
 def _from_instances(value: Mapping[str, Any], path: Path) -> ImageObjects:

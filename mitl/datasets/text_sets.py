@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from mitl.datasets.assembling import assemble
+from mitl.datasets.assembling import assemble, by_id
 from mitl.datasets.files import caption_text, cell_id, document_text, readable, text_of
 from mitl.datasets.finding import chosen_split
 from mitl.datasets.row_sources import json_lines
@@ -31,7 +30,6 @@ _QRELS = re.compile(r"qrels\.(.+)\.tsv")
 _NAMES_OF_IDS = frozenset({"id", "_id", "pid", "docid", "doc_id", "passage_id", "qid", "query_id"})
 """What people call the column of ids where they write names of columns into a file that has none."""
 _DOCUMENT_ID, _QUERY_ID = "id of a document", "id of a query"
-Text = TypeVar("Text")
 
 
 def text_set_kind(folder: Path) -> str | None:
@@ -81,9 +79,10 @@ def read_text_set(folder: Path, kind: str, reading: TableReading, told: Told) ->
         splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
         split = _chosen(folder, splits, reading.split)
         judged = list(_beir_judgements(splits[split]))
-        documents = _unique(_beir_documents(folder / "corpus.jsonl", reading, told), folder / "corpus.jsonl")
+        file = folder / "corpus.jsonl"
+        documents = by_id(DOCUMENT, _beir_documents(file, reading, told), file)
         asked = folder / "queries.jsonl"
-        queries = _unique(_beir_queries(asked), asked)
+        queries = by_id(QUERY, _beir_queries(asked), asked)
     else:
         splits = {
             match[1]: path for path in sorted(folder.iterdir()) if (match := _QRELS.fullmatch(path.name))
@@ -92,9 +91,10 @@ def read_text_set(folder: Path, kind: str, reading: TableReading, told: Told) ->
         judged = list(_marco_judgements(splits[split]))
         file = folder / "collection.tsv"
         texts = ((document_id, {"text": text}, where) for document_id, text, where in _marco_rows(file))
-        documents = _unique(_documents(texts, reading, told), file)
+        documents = by_id(DOCUMENT, _documents(texts, reading, told), file)
         asked = folder / f"queries.{split}.tsv"
-        queries = _unique(
+        queries = by_id(
+            QUERY,
             ((query_id, caption_text(text, "text", where)) for query_id, text, where in _marco_rows(asked)),
             asked,
         )
@@ -130,7 +130,7 @@ def read_text_set(folder: Path, kind: str, reading: TableReading, told: Told) ->
 def _chosen(folder: Path, splits: Mapping[str, Path], wanted: str | None) -> str:
     if not splits:
         raise DatasetError(f"{str(folder)!r} has no judgements; put qrels/test.tsv or qrels.dev.tsv there")
-    return chosen_split(folder, {name: name for name in splits}, wanted)
+    return chosen_split(folder, splits, wanted)
 
 
 def _positives(
@@ -140,11 +140,11 @@ def _positives(
     scores: dict[tuple[str, str], int] = {}
     positives: dict[str, list[str]] = {}
     for row in judged:
-        for item_id, by_id, side in ((row.query, queries, QUERY), (row.document, documents, DOCUMENT)):
-            if item_id not in by_id:
+        for item_id, known, side in ((row.query, queries, QUERY), (row.document, documents, DOCUMENT)):
+            if item_id not in known:
                 raise DatasetError(
-                    f"{row.where} judges {side} {item_id!r}, which is not among the {len(by_id):,} that were read, as "
-                    f"{next(iter(by_id), 'none')!r}; take the files of one version of the data set"
+                    f"{row.where} judges {side} {item_id!r}, which is not among the {len(known):,} that were read, as "
+                    f"{next(iter(known), 'none')!r}; take the files of one version of the data set"
                 )
         if scores.setdefault((row.query, row.document), row.score) != row.score:
             raise DatasetError(
@@ -161,17 +161,6 @@ def _positives(
             f"query {without!r} has no positive: none of its judgements has a score above 0; take its lines out"
         )
     return positives
-
-
-def _unique(rows: Iterator[tuple[str, Text]], path: Path) -> dict[str, Text]:
-    texts: dict[str, Text] = {}
-    for id_, text in rows:
-        if id_ in texts:
-            raise DatasetError(
-                f"id {id_!r} comes twice in {str(path)!r}; ids must be unique, so keep one of them"
-            )
-        texts[id_] = text
-    return texts
 
 
 def _objects(path: Path) -> Iterator[tuple[Mapping[str, object], str]]:

@@ -362,7 +362,7 @@ def test_samples_that_cannot_be_meant_are_refused(tmp_path):
     with tarfile.open(tmp_path / "two.tar", "w") as tar:
         for name in ("0.jpg", "0.png", "0.txt"):
             tar.addfile(tarfile.TarInfo(name))
-    with pytest.raises(DatasetError, match=r"sample '0' of .* holds two pictures"):
+    with pytest.raises(DatasetError, match=r"sample '0' of .* holds two images"):
         read(tmp_path / "two.tar", tmp_path)
     again = shard(tmp_path / "again.tar", [*SAMPLES, ("a/0", GREEN, "green")])
     with pytest.raises(DatasetError, match="gives image 'a/0' another picture than before"):

@@ -275,6 +275,7 @@ def test_addresses_in_the_column_of_images_are_addresses(tmp_path):
         ("id,image,caption\n1,a,x\n1,b,y\n", "gives image '1' another file or url than before"),
         ("image,caption\nkettle.WAV,x\n", "row 1 .* names 'kettle.WAV', but its column is read for images"),
         ("image,caption\na,x\nb,\"y\nc,\"z\"\n", "line 4: .* is a quote at or before that line never closed"),
+        ("image\tcaption\na\t\"begun\nb\tends here\"\n", "line 3 .* ends a cell that holds tabs and ends of lines"),
         ("\n", "no first line that names its columns"),
     ],
 )  # fmt: skip

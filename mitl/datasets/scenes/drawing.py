@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-from mitl.datasets.scenes.graph import CANVAS, Color, Group, Scene, Spot
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-    from PIL.ImageDraw import ImageDraw
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mitl.datasets.scenes.graph import Background, Shape, Stream
+from mitl.datasets.scenes.graph import CANVAS, Background, Color, Group, Scene, Shape, Spot, Stream
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
 

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from mitl.core.whole_files import is_disk_full
+from mitl.datasets.images import write_whole
 from mitl.datasets.scenes.drawing import draw
-from mitl.datasets.scenes.graph import (
-    Background,
-    Color,
-    Group,
-    Relation,
-    Scene,
-    Shape,
-    Size,
-    Spot,
-)
+from mitl.datasets.scenes.graph import Background, Color, Group, Relation, Scene, Shape, Size, Spot
 from mitl.datasets.scenes.playing import render_sound, render_video
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion
 from mitl.datasets.scenes.world import WORLD_KINDS, Defect, Description, World
@@ -47,17 +38,15 @@ def write_world(world: World, folder: Path, progress: Progress = no_progress) ->
         complete = target.exists()
         if complete and target.read_bytes() != content:
             raise DatasetError(f"{target} holds another world; choose another folder or remove that one")
-        folder.mkdir(parents=True, exist_ok=True)
         with progress("draw scenes", total=len(world.scenes)) as advance:
             for image_id, scene in world.scenes.items():
                 name = world.file_name(image_id)
                 if name is not None and not (complete and (folder / name).exists()):
                     rendered = _RENDERERS[Path(name).suffix](scene)
-                    (folder / name).parent.mkdir(exist_ok=True)
-                    _write_whole(folder / name, rendered)
+                    write_whole(folder / name, rendered)
                 advance(1)
         if not complete:
-            _write_whole(target, content)
+            write_whole(target, content)
     except OSError as error:
         remedy = "make room" if is_disk_full(error) else "mend that"
         why = (error.strerror or str(error)).lower()
@@ -123,15 +112,6 @@ def read_world(folder: Path) -> World:
         raise DatasetError(
             f"{path} is malformed ({error!r}); restore it or make the project again"
         ) from error
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 FORMAT = "mitl-scenes"

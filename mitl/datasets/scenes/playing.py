@@ -208,8 +208,6 @@ def render_video(scene: Scene) -> bytes:
         raise UsageError(
             "videos are written by PyAV, which is not installed; pip install 'mitl[media]'"
         ) from error
-    import numpy as np
-
     sink = io.BytesIO()
     with av.open(sink, "w", format="webm", container_options={"fflags": "bitexact"}) as container:
         stream = container.add_stream(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -10,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from mitl.datasets.scenes.describing import PICTURE_WORDS, Words, clear_relation, compose_query, describe, say
-from mitl.datasets.scenes.graph import CANVAS, Scene, Stream
+from mitl.datasets.scenes.graph import CANVAS, Background, Color, Group, Scene, Shape, Size, Spot, Stream
 from mitl.datasets.scenes.playing import SOUND_WORDS, VIDEO_WORDS, compose_sound, compose_video
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion, Truth, truth
 from mitl.errors import DatasetError
@@ -20,16 +21,6 @@ from mitl.records.forms import COMPOSED, IMAGES, SOUNDS, TEXTS, VIDEOS, SetForm
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-import math
-
-from mitl.datasets.scenes.graph import (
-    Background,
-    Color,
-    Group,
-    Shape,
-    Size,
-    Spot,
-)
 
 RADII = {Size.SMALL: (19, 22), Size.MEDIUM: (29, 34), Size.LARGE: (46, 54)}
 GROUP_WEIGHTS = (0.18, 0.36, 0.30, 0.16)

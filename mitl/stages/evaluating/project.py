@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, RankingSource, fingerprint, scores_pairs
-from mitl.datasets.assembling import check_unique
+from mitl.datasets.assembling import by_id
 from mitl.datasets.files import read_rows
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
@@ -264,7 +264,7 @@ def read_texts(path: Path) -> CaptionTexts:
     if not rows:
         raise DatasetError(f"{str(path)!r} holds no rows; it should hold {_WHAT}")
     ids: Sequence[str] = [str(row["caption_id"]) for row in rows]
-    check_unique("caption", ids, path)
+    by_id("caption", ((id_, None) for id_ in ids), path)
     mute = next(
         (number for number, row in enumerate(rows, start=1) if not isinstance(row["text"], str)), None
     )

@@ -117,16 +117,12 @@ class _Given:
     mapping: ColumnMap | None
     options: ImportOptions
 
-    def known_only(self, past: Sequence[PastSubmission]) -> list[PastSubmission]:
-        """Those that say something of the project's pairs."""
-        return known_only(past, self.file.name, skip_unknown=self.options.skip_unknown)
-
 
 def _bring_official(context: Context, given: _Given) -> Brought:
     file, session = given.file, context.session
     items = project_items(session, item_store.dataset(session))
     all_past, proposals, about = read_official(file, given.mapping, items)
-    past = given.known_only(all_past)
+    past = known_only(all_past, file.name, skip_unknown=given.options.skip_unknown)
     if not past:
         raise DatasetError(f"{file.name!r} holds no row, so there is nothing to bring in")
     if not given.options.count_again:
@@ -154,7 +150,7 @@ def _bring_submissions(context: Context, given: _Given) -> Brought:
         items = project_items(session, item_store.dataset(session))
         reading = mapped_reading(file, layout, mapping, foreign)
         all_past = past_of_foreign(file, layout, reading, items, foreign)
-        past = given.known_only(all_past)
+        past = known_only(all_past, file.name, skip_unknown=given.options.skip_unknown)
         judged = _judged_before(context, past)
         brought = replace(
             brought,

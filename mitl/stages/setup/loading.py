@@ -168,21 +168,21 @@ def _read(
             images=sources.images,
             url_template=sources.image_url,
         )
+    reading = TableReading(sources.columns, sources.split, sources.skip_empty)
     if sources.kind == "table":
         return read_table(
             _one(sources.captions, "a table of pairs", "--captions pairs.csv"),
             images=sources.images,
             url_template=sources.image_url,
             unpack=project / WORLD_FOLDER,
-            reading=TableReading(sources.columns, sources.split, sources.skip_empty),
+            reading=reading,
             told=told,
         )
     if sources.kind in (BEIR, MSMARCO):
         (folder,) = sources.captions
-        return read_text_set(folder, sources.kind, TableReading((), sources.split, sources.skip_empty), told)
+        return read_text_set(folder, sources.kind, reading, told)
     if sources.kind in (CIRR, CIRCO):
         (folder,) = sources.captions
-        reading = TableReading((), sources.split, sources.skip_empty)
         return read_composed_set(folder, sources.kind, reading, told, sources.images)
     raise UsageError(f"no data set kind called {sources.kind!r}; known: {', '.join(KINDS)}")
 
