@@ -112,10 +112,8 @@ def render_page(
         estimate_s: honest working time of the page; by default the template's seconds for each pair.
 
     Raises:
-        TemplateError: the template is broken, a place occurs twice or is not 1 to 99, or an image's address
-            is not root-relative or https.
+        TemplateError: the template is broken, or an image's address is not root-relative or https.
     """
-    check_places([pair.place for pair in pairs])
     for pair in pairs:
         for source in () if pair.texts else (pair.image_src, *filter(None, (pair.reference_src,))):
             check_image_src(source)
@@ -182,12 +180,6 @@ def check_size(xml: str) -> int:
             "put fewer pairs on a page, or use shorter image addresses or a leaner template"
         )
     return size
-
-
-def check_places(places: Sequence[int]) -> None:
-    """TemplateError unless the places of a page differ and lie in 1 to 99."""
-    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
-        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
 
 
 @lru_cache(maxsize=65_536)  # an image stands on many pages
@@ -304,10 +296,9 @@ def render_rankings(
         estimate_s: honest working time of the page.
 
     Raises:
-        TemplateError: the template is broken, a place occurs twice or is not 1 to 99, an image's address cannot be
-            shown, or images and captions are searched on one page.
+        TemplateError: the template is broken, an image's address cannot be shown, or images and captions are searched
+            on one page.
     """
-    check_places([comparison.place for comparison in comparisons])
     sides = {bool(comparison.query_text) for comparison in comparisons}
     if len(sides) != 1:
         raise TemplateError("a page of rankings has searches of one direction only, and at least one")

@@ -71,24 +71,20 @@ def check_page(items: Sequence[HitItem], name: str) -> None:
     """Hold what stands on a HIT against the packing rules, whoever packed it.
 
     Raises:
-        PackingError: a place or a pair occurs twice, the controls are not one of each kind, or there is nothing to
-            ask.
+        PackingError: a pair occurs twice, the controls are not one of each kind, or there is nothing to ask.
     """
-    places = sorted(item.place for item in items)
-    if places != list(range(1, len(items) + 1)):
-        raise PackingError(f"HIT {name} has the places {places}, but they must count from 1; {_DEFECT}")
     twice = [pair for pair, count in Counter(item.pair for item in items).items() if count > 1]
     if twice:
-        raise PackingError(f"HIT {name} shows {words(twice[0])} twice; {_DEFECT}")
+        raise PackingError(f"HIT {name} shows {words(twice[0])} twice; {DEFECT}")
     roles = Counter(item.role for item in items)
     golds = (roles[PairRole.GOLD_POSITIVE], roles[PairRole.GOLD_NEGATIVE])
     if golds != (1, 1):
         raise PackingError(
-            f"HIT {name} has {golds[0]} positive and {golds[1]} negative controls, but one of each is needed; {_DEFECT}"
+            f"HIT {name} has {golds[0]} positive and {golds[1]} negative controls, but one of each is needed; {DEFECT}"
         )
     asked = len(items) - 2
     if not 1 <= asked <= CANDIDATES_PER_HIT:
-        raise PackingError(f"HIT {name} asks {asked} pairs, but 1 to {CANDIDATES_PER_HIT} fit; {_DEFECT}")
+        raise PackingError(f"HIT {name} asks {asked} pairs, but 1 to {CANDIDATES_PER_HIT} fit; {DEFECT}")
 
 
 def check_batch(pages: Iterable[Page[HitItem]]) -> None:
@@ -106,13 +102,13 @@ def check_batch(pages: Iterable[Page[HitItem]]) -> None:
                 if audited[item.pair] > ANSWERS_EACH:
                     raise PackingError(
                         f"{words(item.pair)} is an audit question on {audited[item.pair]} HITs, but {ANSWERS_EACH} "
-                        f"answers are the most that is wanted; {_DEFECT}"
+                        f"answers are the most that is wanted; {DEFECT}"
                     )
             if item.role is PairRole.CANDIDATE:
                 before = seen.setdefault(item.pair, page.number)
                 if before != page.number:
                     raise PackingError(
-                        f"{words(item.pair)} is asked on HITs {before} and {page.number}; {_DEFECT}"
+                        f"{words(item.pair)} is asked on HITs {before} and {page.number}; {DEFECT}"
                     )
 
 
@@ -194,9 +190,12 @@ class PageChecker:
             the page as a question, for :meth:`joined`, and the question's size in bytes.
 
         Raises:
+            PackingError: the places do not count from 1.
             TemplateError: the page is not well-formed HTML, its form lacks the marks that bind it to an assignment,
                 a pair cannot be answered, or the question is too large or cannot carry the page.
         """
+        if list(places) != list(range(1, len(places) + 1)):
+            raise PackingError(f"its places are {list(places)}, but they must count from 1; {DEFECT}")
         texts = list(shown)
         if not self._reads_as_before(html, texts):
             surroundings, texts = _divided(html, texts)
@@ -300,7 +299,7 @@ def _check_form(html: str, template: str, places: Sequence[int], fields: Sequenc
 _TO, _ASSIGNMENT = "/submit", "A"
 """What a page is bound to, to see that a server can."""
 _WORDING = "mend the wording's page.html.j2"
-_DEFECT = "this is a defect of mitl, please report it"
+DEFECT = "this is a defect of mitl, please report it"
 
 
 _VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr")

@@ -60,15 +60,13 @@ def _set(items, at, **values):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda items: _set(items, 0, place=2), "the places"),
-        (lambda items: items.pop(0), "the places"),
         (lambda items: _set(items, 1, pair=items[0].pair), "twice"),
         (lambda items: _gold_to_candidate(items, PairRole.GOLD_POSITIVE), "0 positive and 1 negative"),
         (lambda items: _gold_to_candidate(items, PairRole.GOLD_NEGATIVE), "1 positive and 0 negative"),
     ],
 )
 def test_a_page_that_breaks_a_packing_rule_is_named(change, said):
-    """A place or a pair twice, or a control of one kind missing: the line names the HIT and what was found."""
+    """A pair twice, or a control of one kind missing: the line names the HIT and what was found."""
     with pytest.raises(PackingError, match="HIT b1:7:1 .*" + said):
         check_page(_page(change), "b1:7:1")
 
@@ -171,6 +169,13 @@ def test_a_text_that_ends_the_questions_section_together_with_what_follows_is_ke
 
         assert checker.joined(pieces) == question_xml(html)
         assert check_question(checker.joined(pieces), html) == size
+
+
+@pytest.mark.parametrize("places", [[1, 1], [0], [2], [2, 1]])
+def test_the_places_of_a_page_count_from_one(places):
+    """Whatever it asks: answers are told apart by their places."""
+    with pytest.raises(PackingError, match="must count from 1"):
+        PageChecker().check("", places, [], "own")
 
 
 def test_a_page_that_its_own_texts_make_too_large_is_refused_beside_known_ones():

@@ -219,13 +219,6 @@ def test_image_addresses_are_rooted_or_secure(src):
         page("pairs-plain", [PagePair(1, src, "A cat.")])
 
 
-@pytest.mark.parametrize("places", [[1, 1], [0], [100], [1, 2, 2]])
-def test_places_differ_and_fit_two_digits(places):
-    """Fields are named by two digits of the place."""
-    with pytest.raises(TemplateError, match="places must differ"):
-        page("pairs-plain", [PagePair(place, "/i/a.jpg", "A cat.") for place in places])
-
-
 def test_the_page_tells_the_honest_time_and_whom_to_ask():
     """The estimate in whole minutes, and the contact as text."""
     template = load_template("pairs-plain")

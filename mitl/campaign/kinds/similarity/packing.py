@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mitl.errors import PackingError, TemplateError
-from mitl.hits.rendering import check_image_src, check_places, render
+from mitl.hits.rendering import check_image_src, render
 from mitl.hits.templates import HitTemplate
+from mitl.hits.validation import DEFECT
 from mitl.proposals.sampling import draw_below, shuffled
 from mitl.records import Page
 from mitl.records.similarity import Likeness, SimilarityQuestion, SimilarityRole
@@ -52,10 +53,9 @@ def render_similarity(
         estimate_s: honest working time of the page.
 
     Raises:
-        TemplateError: the template is broken, a place occurs twice or is not 1 to 99, a side shows nothing or both a
-            text and an image, the items are not all of one task, or an image's address cannot be shown.
+        TemplateError: the template is broken, a side shows nothing or both a text and an image, the items are not all
+            of one task, or an image's address cannot be shown.
     """
-    check_places([item.place for item in items])
     for item in items:
         for text, image in ((item.first_text, item.first_image), (item.second_text, item.second_image)):
             if bool(text) == bool(image):
@@ -217,29 +217,24 @@ def _name(item: SimilarityQuestion) -> str:
     return f"{item.role} {item.left}:{item.right}"
 
 
-_DEFECT = "this is a defect of mitl, please report it"
-
-
 def check_page(items: Sequence[SimilarityQuestion], name: str) -> None:
     """Compare what stands on a HIT with the packing rules, whoever packed it.
 
     Raises:
-        PackingError: places do not count from 1, tasks are mixed, a pair is asked twice, the controls are neither one
-            of each nor none, or the repeated pair is not asked or follows its first showing at once.
+        PackingError: tasks are mixed, a pair is asked twice, the controls are neither one of each nor none, or the
+            repeated pair is not asked or follows its first showing at once.
     """
-    if [item.place for item in items] != list(range(1, len(items) + 1)):
-        raise PackingError(f"HIT {name} has places that do not count from 1; {_DEFECT}")
     if len({item.task for item in items}) > 1:
-        raise PackingError(f"HIT {name} mixes tasks; {_DEFECT}")
+        raise PackingError(f"HIT {name} mixes tasks; {DEFECT}")
     once = [item.pair for item in items if item.role is not SimilarityRole.REPEATED]
     asked = {item.pair: item.place for item in items if item.role is SimilarityRole.ASKED}
     if len(set(once)) < len(once) or not asked:
-        raise PackingError(f"HIT {name} shows a pair twice, or asks none; {_DEFECT}")
+        raise PackingError(f"HIT {name} shows a pair twice, or asks none; {DEFECT}")
     roles = Counter(item.role for item in items if item.role is not SimilarityRole.ASKED)
     if roles and (len(roles), roles.total()) != (N_CONTROLS, N_CONTROLS):
         raise PackingError(
-            f"HIT {name} has {roles.total()} controls, but one of each kind is needed; {_DEFECT}"
+            f"HIT {name} has {roles.total()} controls, but one of each kind is needed; {DEFECT}"
         )
     for item in items:
         if item.role is SimilarityRole.REPEATED and item.place - asked.get(item.pair, item.place) < 2:
-            raise PackingError(f"HIT {name} repeats what it does not ask, or asked just before; {_DEFECT}")
+            raise PackingError(f"HIT {name} repeats what it does not ask, or asked just before; {DEFECT}")

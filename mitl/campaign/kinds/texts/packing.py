@@ -114,11 +114,8 @@ def check_page(items: Sequence[CollectionQuestion], hit: str) -> None:
     """Hold a page against the packing rules, whoever packed it.
 
     Raises:
-        PackingError: places do not count from 1, tasks are mixed, or the controls are not one of each kind.
+        PackingError: tasks are mixed, or the controls are not one of each kind.
     """
-    places = [item.place for item in items]
-    if places != list(range(1, len(items) + 1)):
-        raise PackingError(f"HIT {hit} has the places {places}, but they must count from 1")
     roles = {item.role for item in items}
     if len(roles - {CollectionRole.CONTROL}) != 1:
         raise PackingError(f"HIT {hit} asks for {sorted(roles)}; one task stands on a page")
