@@ -177,7 +177,8 @@ def check_size(xml: str) -> int:
     if size > MAX_QUESTION_BYTES:
         raise TemplateError(
             f"the question has {size:,} bytes, but the limit is {MAX_QUESTION_BYTES:,}; "
-            "put fewer pairs on a page, or use shorter image addresses or a leaner template"
+            "shorten the longest texts or the image addresses, use a leaner template, or ask less on a page where the "
+            "command has --per-hit"
         )
     return size
 

@@ -477,9 +477,8 @@ def test_what_asks_again_asks_nothing_new_and_needs_no_words_of_the_study(posted
     assert harvested.next == "mitl prefer publish --again --sandbox, which asks again what could not be used"
     assert (again.counts["hits_posted"], again.counts["hits_again"]) == (n_pages, n_pages)
     assert again.counts["systems"] == ["far", "guess", "near"]
-    assert publish(posted, PreferenceStudy(SANDBOX, again=True), confirm=lambda total: True).status == (
-        "nothing_to_do"
-    )
+    repeated = publish(posted, PreferenceStudy(SANDBOX, again=True), confirm=lambda total: True)
+    assert repeated.lines == ("nothing to do: no page of a study is to be asked again",)
     with pytest.raises(UsageError, match="--again asks pages of earlier studies as they were"):
         study(posted, again=True)
 

@@ -85,9 +85,7 @@ def expire(
     elif counts["expired"]:
         lines.append(f"{several(counts['expired'], 'HIT')} can no longer be taken")
     if counts["at_work"]:
-        lines.append(
-            f"{counts['at_work']:,} workers are at work on them and may finish; they are paid as usual"
-        )
+        lines.append(f"{several(counts['at_work'], 'worker')} at work on them may finish, paid as usual")
     if dropped:
         lines.append(
             f"{dropped:,} HITs that were planned and not posted are dropped; their pairs are open again"

@@ -113,11 +113,11 @@ def make_plan(
     n_again = sum(n_asked(page.page.items) for page in again)
     still = still if limit is None else still[: limit - n_again]
     n_limited = len(still) + n_again
-    same = (
-        ""
-        if met or not n_alike
-        else "these systems give the same list on every query, so nothing is left to prefer"
-    )
+    nothing = ""
+    if request.again:
+        nothing = "no page of a study is to be asked again"
+    elif n_alike and not met:
+        nothing = "these systems give the same list on every query, so nothing is left to prefer"
     n_controls = n_pages(len(still), request.per_hit, request.controls) * request.controls
     fresh = pack_comparisons(
         sided(still, before, direction=request.direction, seed=settings.seed),
@@ -133,7 +133,7 @@ def make_plan(
         n_limited=n_limited,
         n_held_back=n_open - n_limited,
         out=out,
-        waits_for="" if n_open else same,
+        waits_for="" if n_open else nothing,
         systems=chosen.systems or _met_on(session, environment, [page.replaces for page in again]),
         n_alike=n_alike,
         per_hit=max((len(page.items) for page in fresh), default=request.per_hit),
