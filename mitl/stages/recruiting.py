@@ -326,11 +326,14 @@ def read_information(path: Path) -> str:
     """The text of the information's file.
 
     Raises:
-        UsageError: it is not UTF-8 text, or far too long.
+        UsageError: it is not UTF-8 text, holds a zero character, which PostgreSQL keeps in no text, or is far too long.
     """
     if path.stat().st_size > _MAX_FILE:
         raise UsageError(f"{str(path)!r} is {path.stat().st_size:,} bytes long; give a text people can read")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8") from error
+    if "\0" in text:
+        raise UsageError(f"{str(path)!r} holds a zero character, so it is not text; save it as UTF-8")
+    return text

@@ -893,7 +893,10 @@ def test_information_must_be_text(tmp_path, monkeypatch):
     (tmp_path / "picture.txt").write_bytes(b"\xff\xfe\xfa")
     (tmp_path / "novel.txt").write_text("x" * 300_000)
 
+    (tmp_path / "zeros.txt").write_bytes(b"a\0b")
+
     assert "UTF-8" in fails(2, "crowd", "study", "--sandbox", "--information", "picture.txt")
+    assert "zero character" in fails(2, "crowd", "study", "--sandbox", "--information", "zeros.txt")
     assert "300,000" in fails(2, "crowd", "study", "--sandbox", "--information", "novel.txt")
 
 

@@ -24,6 +24,7 @@ from mitl.crowd_server.store.database import Books, in_thread
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.panels import VisitRow
 from mitl.crowd_server.store.workers import PageStanding, WorkerRow
+from mitl.db.base import microseconds
 from mitl.records import Environment
 
 COOKIE = "mitl_worker"
@@ -53,8 +54,6 @@ WITHDRAWN = (
     "You can take no more HITs here. What you sent is kept, also answers to a HIT that you had open, and what you are "
     "owed stays owed. Ask the person who invited you, or the panel that you came from.",
 )
-_MICROSECOND = dt.timedelta(microseconds=1)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
 _WEB = re.compile(r"https://[^\s<>\"']+")
 
@@ -297,7 +296,7 @@ def seal_lease(site: Site, worker: str, assignment_id: int, accepted_at: dt.date
 
 
 def _lease(assignment_id: int, accepted_at: dt.datetime) -> str:
-    return f"{assignment_id}-{(accepted_at - _EPOCH) // _MICROSECOND}"
+    return f"{assignment_id}-{microseconds(accepted_at)}"
 
 
 def token_of(site: Site, lease: LeaseRow) -> str:
