@@ -26,15 +26,10 @@ class Checked:
     """What was found; a line for each file that is not as it should be."""
 
     lines: tuple[str, ...]
-    missing: int
-    unreadable: int
-    repeated: int
-    """Files that are byte for byte another item's."""
-    animated: int
+    faults: dict[str, int]
+    """How many are missing, unreadable, silent (of nothing but zeros), repeated (byte for byte another's), animated."""
     unseen: int
     """Items with an address alone, which nobody looked at."""
-    silent: int = 0
-    """Sounds of nothing but zeros."""
 
 
 def check_items(
@@ -51,8 +46,9 @@ def check_items(
     Raises:
         DatasetError: no file can be used and no item has an address, so that there would be nothing to show.
     """
-    kinds = ("missing", "unreadable", "silent", "repeated", "animated")
-    lines: dict[str, list[str]] = {kind: [] for kind in kinds}
+    lines: dict[str, list[str]] = {
+        kind: [] for kind in ("missing", "unreadable", "silent", "repeated", "animated")
+    }
     kind_of_file = data.form.left_part
     noun = data.form.sides[0]
     first: dict[bytes, str] = {}
@@ -77,7 +73,7 @@ def check_items(
         )
     if kind_of_file is not PartKind.IMAGE and not have_decoders():
         told.append(HEADERS_ONLY)
-    return Checked(tuple(told), unseen=unseen, **{kind: len(lines[kind]) for kind in kinds})
+    return Checked(tuple(told), {kind: len(some) for kind, some in lines.items()}, unseen)
 
 
 def _look(

@@ -7,7 +7,6 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -99,6 +98,9 @@ def init(
     """
     data, ratings, exclusions = loaded.data, loaded.ratings, loaded.exclusions
     warnings = (*_left_out(data, ratings), *(checked.lines if checked else ()))
+    with_file = sum(image.file is not None or bool(image.texts) for image in data.images)
+    smaller_side = min(len(data.images), len(data.captions)) if with_file == len(data.images) else None
+    step = first_step(annotators, smaller_side, data.sides)
     with open_database(settings.db_url, create=True) as session:
         stored = items.find_dataset(session)
         if stored is not None:
@@ -111,21 +113,20 @@ def init(
             }
             has_begun = bool(proposals.runs(session) or hits.batches(session))
             session.commit()
-            result = _loaded_before(settings, stored, added, warnings, annotators, checked)
-            return replace(result, next="mitl status, which says what comes next") if has_begun else result
+            step = "mitl status, which says what comes next" if has_begun else step
+            return _loaded_before(settings, stored, added, warnings, step, checked)
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
         hits.open_round(session, dataset_id, None, dt.datetime.now(dt.UTC))
         session.commit()
-    with_file = sum(image.file is not None or bool(image.texts) for image in data.images)
     counts: InitCounts = {
         "images": len(data.images),
         "captions": len(data.captions),
         "images_placed": sum(image.file is not None or image.url is not None for image in data.images),
         "ratings": n_ratings,
         "exclusions": n_exclusions,
-        "pictures": _faults(checked),
+        "pictures": checked.faults if checked else None,
     }
     return StageResult(
         counts=counts,
@@ -143,17 +144,8 @@ def init(
                 f"{several(n_exclusions, 'exclusion')}"
             ),
         ),
-        next=first_step(
-            annotators,
-            min(len(data.images), len(data.captions)) if with_file == len(data.images) else None,
-            data.sides,
-        ),
+        next=step,
     )
-
-
-def _faults(checked: Checked | None) -> dict[str, int] | None:
-    kinds = ("missing", "unreadable", "silent", "repeated", "animated")
-    return None if checked is None else {kind: getattr(checked, kind) for kind in kinds}
 
 
 def _paths(settings: Settings) -> InitPaths:
@@ -276,7 +268,7 @@ def _loaded_before(
     found: items.DatasetRow,
     added: dict[str, int],
     warnings: tuple[str, ...],
-    annotators: Sequence[str],
+    step: str,
     checked: Checked | None,
 ) -> StageResult:
     counts: InitCounts = {
@@ -285,7 +277,7 @@ def _loaded_before(
         "images_placed": added["images_placed"],
         "ratings": added["ratings"],
         "exclusions": added["exclusions"],
-        "pictures": _faults(checked),
+        "pictures": checked.faults if checked else None,
     }
     nouns = {
         "images_placed": (f"{found.pair_sides[0]}'s place", f"{found.form.nouns[0]}' places"),
@@ -303,5 +295,5 @@ def _loaded_before(
             if new
             else f"nothing to do: {found.name} is loaded already",
         ),
-        next=first_step(annotators, min(found.n_images, found.n_captions), found.pair_sides),
+        next=step,
     )

@@ -269,13 +269,13 @@ def overview(data: RetrievalSet, checked: Checked | None = None) -> tuple[Table,
         references = {query.reference for query in data.captions}
         rows += [("images that are references", len(references)), ("further positives", len(data.positives))]
     if checked is not None:
-        media = "pictures" if form.left_part is PartKind.IMAGE else lefts
+        media, faults = "pictures" if form.left_part is PartKind.IMAGE else lefts, checked.faults
         rows += [
-            (f"{media} missing", checked.missing),
-            (f"{media} unreadable", checked.unreadable),
-            (f"{media} that another {left} has too", checked.repeated),
-            *([("pictures animated", checked.animated)] if form.left_part is PartKind.IMAGE else []),
-            *([("sounds that are silent", checked.silent)] if form.left_part is PartKind.AUDIO else []),
+            (f"{media} missing", faults["missing"]),
+            (f"{media} unreadable", faults["unreadable"]),
+            (f"{media} that another {left} has too", faults["repeated"]),
+            *([("pictures animated", faults["animated"])] if form.left_part is PartKind.IMAGE else []),
+            *([("sounds that are silent", faults["silent"])] if form.left_part is PartKind.AUDIO else []),
             ("addresses that nobody opened", checked.unseen),
         ]
     captions = data.captions
