@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from annotators.base import Ranking
 from mitl.core.whole_files import remove_dead_parts, whole_file
-from mitl.errors import RetrievalError
+from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import Direction, IdKind
 
 MAX_DEPTH = int(np.iinfo(np.int16).max)
@@ -143,6 +143,30 @@ def read_ranking(
     query_ids = _surrogates(queries[::depth], query_surrogates, path, "query")
     item_ids = _surrogates(items, item_surrogates, path, "item")
     return Ranking(query_ids, item_ids.reshape(-1, depth), similarity.reshape(-1, depth))
+
+
+def require_best_first(
+    annotator: str, ranking: Ranking, query_ids: Sequence[int], gallery_ids: Sequence[int], depth: int
+) -> None:
+    """AnnotatorError where what an annotator ranked by itself is not so many items for each query, best first."""
+    said = f"annotator {annotator!r}"
+    if not isinstance(ranking, Ranking):
+        raise AnnotatorError(
+            f"{said} gave a {type(ranking).__name__} for a ranking; see annotators.base.Ranking"
+        )
+    queries, items, similarities = map(
+        np.asarray, (ranking.query_ids, ranking.item_ids, ranking.similarities)
+    )
+    wanted = (len(query_ids), depth)
+    if not np.array_equal(queries, query_ids) or items.shape != wanted or similarities.shape != wanted:
+        raise AnnotatorError(
+            f"{said} ranked items {items.shape} with similarities {similarities.shape} for {len(queries)} queries; it "
+            f"should rank {depth} for each of the {len(query_ids)} that were asked, in their order"
+        )
+    if not np.isin(items, gallery_ids).all() or not np.diff(np.sort(items, axis=1), axis=1).all():
+        raise AnnotatorError(f"{said} ranked an item twice for a query, or one that is not in the gallery")
+    if not np.isfinite(similarities).all() or (np.diff(similarities, axis=1) > 0).any():
+        raise AnnotatorError(f"{said} did not rank the best first, or by a similarity that is not finite")
 
 
 def _checked_shape(ranking: Ranking) -> tuple[int, int]:

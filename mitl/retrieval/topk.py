@@ -253,7 +253,7 @@ def best_by_annotator(
         survivors = Survivors(rows.stop - rows.start, k, places, None)
         for first in range(0, len(gallery), chosen.columns):
             columns = slice(first, min(first + chosen.columns, len(gallery)))
-            values = _similarities(annotator, queries.rows(rows), gallery.rows(columns))
+            values = checked_similarities(annotator, queries.rows(rows), gallery.rows(columns))
             _offer(survivors, values, first)
             advance(values.size)
         best.positions[rows], best.similarities[rows] = survivors.finish()
@@ -274,8 +274,8 @@ def _offer(survivors: Survivors, values: Floats, start: int) -> None:
         survivors.add(rows, columns + start, values[rows, columns], nothing)
 
 
-def _similarities(annotator: Annotator, queries: Encoded, gallery: Encoded) -> Floats:
-    """The annotator's block (Q, B), checked."""
+def checked_similarities(annotator: Annotator, queries: Encoded, gallery: Encoded) -> Floats:
+    """The annotator's block (Q, B); RetrievalError where it is of another shape or a number is not finite."""
     values = np.ascontiguousarray(annotator.similarities(queries, gallery), np.float32)
     if values.shape != (len(queries), len(gallery)):
         raise RetrievalError(

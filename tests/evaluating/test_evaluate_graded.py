@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from cli_kit import mitl, ok
+from cli_kit import fails, mitl, ok
 from evaluate_kit import write_similarities
 from world_kit import ANNOTATORS, make_world, run_build, run_propose, work_until_done
 
 from annotators.base import inner_products
+from annotators.precomputed import PrecomputedEmbeddings
 from mitl.metrics.graded import FOUR_GRADES, GradedLabels, kendall
 
 
@@ -54,6 +55,17 @@ def test_the_answers_of_a_release_grade_annotators(folder, monkeypatch):
     expected = kendall(labels, np.array(similarities)).estimate
     assert scores["near"]["i2t"]["Kendall tau-b"] == pytest.approx(expected)
     assert 0 < scores["near"]["i2t"]["nDCG@10"] <= 1
+
+
+def test_similarities_of_another_shape_are_refused_with_the_annotator(folder, monkeypatch):
+    """An added annotator may get them wrong, though its vectors are right."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        PrecomputedEmbeddings, "similarities", lambda self, queries, gallery: np.zeros((2, 3))
+    )
+    words = ("evaluate", "--annotator", "near", "--release", "release", "--graded", "--no-intervals")
+
+    assert "annotator 'near' gave similarities (2, 3) for " in fails(1, *words)
 
 
 def test_a_direction_whose_queries_have_one_graded_item_each_has_no_tau(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from mitl.errors import DatasetError, MetricError
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction, Pair
+from mitl.retrieval.topk import checked_similarities
 from mitl.retrieval.vectors import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.evaluating.models import EVERY, Model, ModelSide, Ranked, Sides, strange_ids_hint
@@ -175,7 +176,9 @@ class AnnotatorSimilarities:
         self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
     ) -> NDArray[Any]:
         """(B, G) of some items of one side with some of another, or of the same one."""
-        return self.annotator.similarities(self._side(modality).rows(rows), self._side(other).rows(columns))
+        return checked_similarities(
+            self.annotator, self._side(modality).rows(rows), self._side(other).rows(columns)
+        )
 
     def _side(self, modality: str) -> Encoded:
         if modality not in self._encoded:

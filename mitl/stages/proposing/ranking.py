@@ -46,6 +46,7 @@ from mitl.retrieval.rankings import (
     MadeBy,
     read_ranking,
     read_ranking_info,
+    require_best_first,
     write_ranking,
 )
 from mitl.retrieval.shortlisted import (
@@ -274,7 +275,10 @@ class AnnotatorRun:
         self, direction: Direction, query_ids: Sequence[int], depth: int, sources: Sequence[Ranking]
     ) -> Ranking:
         if isinstance(self.annotator, RankingSource):
-            return self.annotator.ranking(direction, self.items.images, self.items.captions, query_ids, depth)
+            ranking = self.annotator.ranking(
+                direction, self.items.images, self.items.captions, query_ids, depth
+            )
+            return self._checked(ranking, direction, query_ids, depth)
         asked = np.asarray(query_ids, dtype=np.int64)
         if scores_pairs(self.annotator):
             return self._by_scores(self.annotator, direction, asked, depth, sources)
@@ -290,6 +294,15 @@ class AnnotatorRun:
         )
         if (measured := measured_recall(self.annotator)) is not None:
             self.compute.own_recalls[self.name, direction] = measured
+        if searches_itself(self.annotator):
+            return self._checked(ranking, direction, query_ids, depth)
+        return ranking
+
+    def _checked(
+        self, ranking: Ranking, direction: Direction, query_ids: Sequence[int], depth: int
+    ) -> Ranking:
+        gallery_ids = [item.id for item in self.items.side(direction, gallery=True)]
+        require_best_first(self.name, ranking, query_ids, gallery_ids, depth)
         return ranking
 
     def searches_both(self, queries: Mapping[Direction, Sequence[int]]) -> bool:
