@@ -10,12 +10,14 @@ import hashlib
 import hmac
 import io
 import json
+import re
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 from markupsafe import escape
@@ -117,24 +119,34 @@ def _base(settings: Settings, images: Sequence[ImageItem]) -> str | None:
     if settings.image_base_url is None:
         return None
     base = settings.image_base_url.rstrip("/")
-    if not base.startswith("https://"):
+    if not _is_secure(base):
         raise SettingsError(f"image_base_url is {base!r}, but pages need https; give an https address")
     return base
 
 
 def _source(settings: Settings, image: ImageItem, secret: bytes, base: str | None) -> str | None:
-    """The item's address on pages; None where it has neither a file nor an https address."""
+    """The item's address on pages; None where it has neither a file nor an address that pages may show."""
     has_file = image.path is not None and image.path.is_file()
     if has_file and image.path is not None and base is not None:
         digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
         suffix = "jpg" if image.kind is PartKind.IMAGE else media.suffix_of(image.path, image.kind)
         return f"{base}/i/{digest}.{suffix}"
-    return image.url if image.url is not None and image.url.startswith("https://") else None
+    return image.url if image.url is not None and _is_secure(image.url) else None
+
+
+def _is_secure(url: str) -> bool:
+    """Whether an address is of https, without blanks: browsers block anything else on pages that came over https."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme == "https" and parts.netloc != "" and re.search(r"[\s\\]", url) is None
 
 
 def _missing(image: ImageItem) -> str:
     where = f"file {image.path} is missing" if image.path is not None else "no file is known"
-    return f"{NOUNS[image.kind]} {image.external_id!r}: {where} and it has no https address"
+    has = "it has no https address" if image.url is None else f"{image.url!r} is no https address"
+    return f"{NOUNS[image.kind]} {image.external_id!r}: {where} and {has}"
 
 
 def _write_jpeg(source: Path, target: Path) -> None:

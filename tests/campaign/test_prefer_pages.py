@@ -69,19 +69,12 @@ def test_every_place_can_be_answered_and_its_texts_are_escaped(name, direction):
     assert page.count(">both<") >= 6
 
 
-def test_pages_of_both_directions_and_unsafe_images_are_refused():
-    """A page has one kind of search; images come root-relative or by https."""
+def test_pages_of_both_directions_are_refused():
+    """A page has one kind of search."""
     with pytest.raises(TemplateError, match="one direction only"):
         rendered("rankings-plain", asked(1), asked(2, direction=Direction.I2T))
     with pytest.raises(TemplateError, match="one direction only, and at least one"):
         rendered("rankings-plain")
-    with pytest.raises(TemplateError, match="must be root-relative"):
-        render_rankings(
-            load_template("rankings-plain"),
-            [page_comparison(asked(1), TEXTS, {**SOURCES, 1: "http://x/y.jpg"})],
-            contact=None,
-            estimate_s=1,
-        )
 
 
 def test_wordings_are_told_apart_by_what_they_ask(tmp_path):

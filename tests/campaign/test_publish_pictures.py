@@ -239,6 +239,30 @@ def test_a_server_on_this_machine_is_near_whatever_its_port(tmp_path, monkeypatc
         picture_sources(replace(settings, endpoint="https://crowd.example.org"), images, no_progress)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://x.org/a.jpg", "//x.org/a.jpg", "ftp://x.org/a", "/i/a.jpg", "a.jpg", "javascript:alert(1)"),
+        *(
+            "data:image/png;base64,AA",
+            "https:///a.jpg",
+            "https://x.org/a b.jpg",
+            "https://x\\a",
+            "https://[x/a.jpg",
+        ),
+    ],
+)
+def test_an_address_that_browsers_block_is_named_with_its_image(tmp_path, address):
+    """It may come from anybody's table; the rule holds for the folder's own address too."""
+    settings = load(tmp_path, environ={})
+
+    with pytest.raises(DatasetError, match=r"image 'a': no file is known and .* is no https address"):
+        picture_sources(settings, [ImageItem(0, "a", None, address)], no_progress)
+    far = replace(settings, endpoint="https://crowd.example.org", image_base_url=address)
+    with pytest.raises(SettingsError, match="pages need https"):
+        picture_sources(far, [ImageItem(0, "a", None, "https://x.org/a.jpg")], no_progress)
+
+
 def test_pictures_are_shown_upright_and_on_white_and_as_they_are_now(tmp_path):
     """A camera's turn is applied, a mended file is shown anew."""
     settings = load(tmp_path, environ={})

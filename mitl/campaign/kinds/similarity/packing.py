@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mitl.errors import PackingError, TemplateError
-from mitl.hits.rendering import check_image_src, render
+from mitl.hits.rendering import render
 from mitl.hits.templates import HitTemplate
 from mitl.hits.validation import DEFECT
 from mitl.proposals.sampling import draw_below, shuffled
@@ -33,11 +33,6 @@ class ShownPair:
     second_image: str
 
     @property
-    def image_sources(self) -> list[str]:
-        """The addresses of its images, in the order of the page."""
-        return [source for source in (self.first_image, self.second_image) if source]
-
-    @property
     def shown(self) -> list[str]:
         """The texts and addresses that are its own, in the order of the page."""
         return [self.first_text or self.first_image, self.second_text or self.second_image]
@@ -53,21 +48,18 @@ def render_similarity(
         estimate_s: honest working time of the page.
 
     Raises:
-        TemplateError: the template is broken, a side shows nothing or both a text and an image, the items are not all
-            of one task, or an image's address cannot be shown.
+        TemplateError: the template is broken, a side shows nothing or both a text and an image, or the items are not
+            all of one task.
     """
     for item in items:
         for text, image in ((item.first_text, item.first_image), (item.second_text, item.second_image)):
             if bool(text) == bool(image):
                 what = "a text and an image" if text else "neither a text nor an image"
                 raise TemplateError(f"place {item.place} has {what} on one side; give one of them")
-        for source in item.image_sources:
-            check_image_src(source)
     if len({(bool(item.first_image), bool(item.second_image)) for item in items}) != 1:
         raise TemplateError("a page of ratings has pairs of one task only, and at least one")
-    return render(
-        template, estimate_s, contact, items=items, has_images=any(item.image_sources for item in items)
-    )
+    has_images = any(item.first_image or item.second_image for item in items)
+    return render(template, estimate_s, contact, items=items, has_images=has_images)
 
 
 N_CONTROLS = 3

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mitl.campaign.kinds.texts.answers import language_rule
 from mitl.errors import PackingError, TemplateError
-from mitl.hits.rendering import check_image_src, render
+from mitl.hits.rendering import render
 from mitl.hits.templates import HitTemplate
 from mitl.proposals.sampling import shuffled
 from mitl.records import CollectionRole, Page
@@ -25,11 +25,6 @@ class ShownItem:
     """What is shown beside it; empty where a text is to be written."""
     offered: tuple[str, ...] = ()
     """Addresses of the images that may be picked."""
-
-    @property
-    def image_sources(self) -> list[str]:
-        """The addresses of its images, in the order of the page."""
-        return [source for source in (self.image, *self.offered) if source]
 
     @property
     def shown(self) -> list[str]:
@@ -54,11 +49,8 @@ def render_texts(
         estimate_s: honest working time of the page.
 
     Raises:
-        TemplateError: the template is broken or meant for another task, or an image's address cannot be shown.
+        TemplateError: the template is broken or meant for another task.
     """
-    for item in items:
-        for source in item.image_sources:
-            check_image_src(source)
     if (rules is None) is (task is CollectionRole.WRITE):
         raise TemplateError(f"a page to {task} has {'no' if rules is None else 'some'} rules for texts")
     language = {} if rules is None else language_rule(rules.language)
