@@ -308,7 +308,9 @@ def _pictures(
     for number, row in rows.items():
         image_id = named.ids[number]
         where = source.where(number)
-        named_file = row.get(roles.file) if roles.file else inside.paths.get(number)
+        # Where a picture is inside, its path says no more than its id, and may be one of several.
+        path = None if number in inside.names else inside.paths.get(number)
+        named_file = row.get(roles.file) if roles.file else path
         file = file_text(named_file, roles.file or "path", where)
         url = file_text(row.get(roles.url), roles.url, where) if roles.url else None
         if not (file or url) and kind_of_name(image_id) is form.left_part:

@@ -144,12 +144,15 @@ def test_pictures_without_any_name_are_numbered_by_their_first_row(tmp_path):
 
 
 def test_paths_within_pictures_are_ids_where_they_tell_pictures_apart(tmp_path):
-    """Else the rows' numbers are."""
+    """Else the rows' numbers are, and the same picture under two names is one image."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for paths, ids in ((["r.jpg", "b.jpg"], {"r.jpg", "b.jpg"}), (["x.jpg", "x.jpg"], {"0", "1"})):
         cells = [{"bytes": content, "path": path} for content, path in zip((RED, BLUE), paths, strict=True)]
         pq.write_table(pa.table({"image": cells, "text": ["a", "b"]}), tmp_path / "t.parquet")
         assert set(read(tmp_path / "t.parquet", tmp_path)[1]) == ids
+    cells = [{"bytes": RED, "path": "r.jpg"}, {"bytes": RED, "path": "again.jpg"}]
+    pq.write_table(pa.table({"image": cells, "text": ["a", "b"]}), tmp_path / "t.parquet")
+    assert texts(read(tmp_path / "t.parquet", tmp_path)[0]) == [("0", "a"), ("0", "b")]
 
 
 def test_pictures_that_are_named_and_not_inside_are_told_by_their_names(tmp_path):
