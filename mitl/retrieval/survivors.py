@@ -80,10 +80,11 @@ def keys_of(values: NDArray[np.float32], positions: NDArray[Any]) -> Keys:
 
 def values_of(keys: Keys) -> NDArray[np.float32]:
     """The similarities of keys; of ``NOTHING`` minus infinity."""
+    # Other threads may set bounds meanwhile, so that keys are read once; no number's upper half is that of NOTHING.
     falling = (keys >> _HALF).astype(np.uint32)
     rising = (~(falling ^ np.uint32(0x80000000))).view(np.int32)
     bits = rising ^ ((rising >> 31) & np.int32(0x7FFFFFFF))
-    return np.where(keys == NOTHING, np.float32(-np.inf), bits.view(np.float32))
+    return np.where(falling == np.uint32(_LOW), np.float32(-np.inf), bits.view(np.float32))
 
 
 def positions_of(keys: Keys) -> NDArray[np.int64]:

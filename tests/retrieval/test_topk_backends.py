@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -167,6 +168,19 @@ def test_the_number_of_threads_changes_no_byte(backend, number, monkeypatch):
 
     assert same_bytes(there, expected)
     assert same_bytes(back, expected_back)
+
+
+def test_floors_that_another_thread_raises_are_numbers():
+    """Each is the one before or the one after: NaN, which nothing reaches, would lose all pairs of a tile's row."""
+    rows = 1 << 16
+    for _ in range(20):
+        survivors = Survivors(rows, 1, 2, None)
+        raising = threading.Thread(target=survivors.reach, args=(np.ones(rows),))
+        raising.start()
+        while raising.is_alive():
+            assert not np.isnan(survivors.floors()).any()
+        raising.join()
+        assert (np.abs(survivors.floors() - 1) < 1e-6).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
