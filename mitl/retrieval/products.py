@@ -283,9 +283,9 @@ def compared(cells: NDArray[Any], thresholds: NDArray[Any], floors: Floors) -> R
     if (loops := compiled_loops()) is not None:
         rows, columns = np.empty(floors.most, np.int64), np.empty(floors.most, np.int64)
         line, step = (stride // cells.itemsize for stride in seen.strides)
-        assert step == 1, "neighbours in a row are neighbours in memory"
+        assert step == 1 or seen.shape[1] == 1, "neighbours in a row are neighbours in memory"
         flat = np.lib.stride_tricks.as_strided(
-            seen, ((len(seen) - 1) * line + seen.shape[1],), seen.strides[1:]
+            seen, ((len(seen) - 1) * line + seen.shape[1],), (cells.itemsize,)
         )
         count = loops.reaching(flat, line, seen.shape, least, of_rows, (rows, columns))
         if count < 0:

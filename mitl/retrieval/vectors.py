@@ -148,8 +148,8 @@ def convert(array: NDArray[Any], out: NDArray[Any]) -> None:
 
 
 def writeable(array: NDArray[Any]) -> NDArray[Any]:
-    """The same memory as an array that torch does not warn about; nobody writes to it."""
-    if array.flags.writeable:
+    """The same memory, or a copy, as an array that torch takes and does not warn about; nobody writes to it."""
+    if array.flags.writeable and min(array.strides) >= 0:
         return array
     if not array.flags.c_contiguous:
         return array.copy()
