@@ -27,6 +27,8 @@ _MARGIN = 16
 """Further neighbours that faiss is asked for."""
 _ROWS, _COLUMNS = 4096, 65536
 """Queries and items that faiss looks at in one go, at most."""
+_LISTED_BYTES = 100
+"""What a neighbour of a query takes while it is looked at."""
 _CARD_LIST = 2048
 """Neighbours that faiss lists on a card, at most."""
 _SLOW = 0.5
@@ -48,16 +50,21 @@ def best_by_faiss(
     found = Best.empty(len(left), k)
     numbers = 4 * left.width
     columns = max(1, min(_COLUMNS, block_bytes // (3 * numbers * right.per_item)))
-    rows = max(
-        1, min(_ROWS, block_bytes // (3 * (numbers * left.per_item + 40 * (k + _MARGIN) * right.per_item)))
-    )
-    for part in cut(0, len(left), rows):
-        open_rows, listed = np.arange(part.start, part.stop), (k - 1) * right.per_item + 1 + _MARGIN
+    first = (k - 1) * right.per_item + 1 + _MARGIN
+
+    def together(listed: int) -> int:
+        """Queries whose lists fit into the memory."""
+        of_vector = numbers + _LISTED_BYTES * min(listed, columns * right.per_item)
+        return max(1, min(_ROWS, block_bytes // (3 * of_vector * left.per_item)))
+
+    for part in cut(0, len(left), together(first)):
+        open_rows, listed = np.arange(part.start, part.stop), first
         while len(open_rows):
-            best, complete = _lists(nearest, left, right, k, open_rows, columns, listed)
-            done = open_rows[complete]
-            found.positions[done] = best.positions[complete]
-            found.similarities[done] = best.similarities[complete]
+            complete = np.empty(len(open_rows), np.bool_)
+            for some in cut(0, len(open_rows), together(listed)):
+                rows = open_rows[some]
+                best, complete[some] = _lists(nearest, left, right, k, rows, columns, listed)
+                found.positions[rows], found.similarities[rows] = best.positions, best.similarities
             open_rows, listed = open_rows[~complete], 2 * listed
         advance((part.stop - part.start) * len(right))
     return found
@@ -76,7 +83,8 @@ def _lists(
     queries = np.asarray(left.array[rows], np.float32)
     lengths = left.lengths(queries, int(rows[0]))
     flat = np.ascontiguousarray(queries.reshape(-1, left.width))
-    survivors = Survivors(len(rows), k, 4 * (k + listed) + 64, Rescorer(left, right).for_rows(rows))
+    places = min(4 * (k + listed) + 64, 16 * k + 1024)
+    survivors = Survivors(len(rows), k, places, Rescorer(left, right).for_rows(rows))
     unseen = np.full(len(rows), -np.inf)
     for part in cut(0, len(right), columns):
         block = np.ascontiguousarray(right.block(part))
