@@ -156,7 +156,7 @@ def stages(wait_s: float, units: int) -> dict[str, Callable[[LocalEngine], Any]]
         return [found[number] for number in range(units)]
 
     def search(engine: LocalEngine) -> Any:
-        there, back = engine.top_k_both(waiting, images, captions, 10, 10)
+        there, back = engine.rank(waiting, (images, captions), (10, 10))
         return [there.item_ids, back.item_ids]
 
     return {"encode": encode, "score pairs": score, "search both ways": search}

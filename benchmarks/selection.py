@@ -92,8 +92,8 @@ def _by_chance(seen: Seen, n: int) -> Ints:
 STRATEGIES: dict[str, Callable[[Seen, int], Ints]] = {
     "random": _by_chance,
     "Core-set": lambda seen, n: core_set(seen.vectors, seen.unpaired.paired, n)[0],
-    "full batch": lambda seen, n: hardest(seen.unpaired, n, seen.full_batch),
-    "mini-batch": lambda seen, n: hardest(seen.unpaired, n, seen.mini_batch),
+    "full batch": lambda seen, n: hardest(seen.unpaired, n, seen.full_batch)[0],
+    "mini-batch": lambda seen, n: hardest(seen.unpaired, n, seen.mini_batch)[0],
 }
 
 

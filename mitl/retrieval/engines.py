@@ -86,37 +86,15 @@ class LocalEngine:
             rows = unit.images, unit.captions
             yield ScoredUnit(unit.number, *timed_scores(annotator, (images, captions), rows, exact=exact))
 
-    def top_k(
+    def rank(
         self,
         annotator: Annotator,
-        queries: Encoded,
-        gallery: Encoded,
-        k: int,
+        sides: tuple[Encoded, Encoded],
+        ks: Sequence[int],
         *,
         progress: Progress = no_progress,
-    ) -> Ranking:
-        """As ``mitl.retrieval.topk.top_k``, the same bytes."""
-        (ranking,) = self._rank(annotator, (queries, gallery), (k,), progress)
-        return ranking
-
-    def top_k_both(
-        self,
-        annotator: Annotator,
-        images: Encoded,
-        captions: Encoded,
-        k_i2t: int,
-        k_t2i: int,
-        *,
-        progress: Progress = no_progress,
-    ) -> tuple[Ranking, Ranking]:
-        """As ``mitl.retrieval.topk.top_k_both`` the same bytes."""
-        there, back = self._rank(annotator, (images, captions), (k_i2t, k_t2i), progress)
-        return there, back
-
-    def _rank(
-        self, annotator: Annotator, sides: tuple[Encoded, Encoded], ks: Sequence[int], progress: Progress
     ) -> list[Ranking]:
-        """One direction, or with two of ``ks`` both."""
+        """As ``mitl.retrieval.topk.rank``, the same bytes: one direction, or with two of ``ks`` both."""
         options = SearchOptions(backend=self._backend, progress=progress, used=self.used)
         return rank(annotator, sides, ks, options)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, Ranking, ScoresPairs, is_reusable, searches_itself
 from mitl.errors import RetrievalError
-from mitl.progress import Progress
+from mitl.progress import Progress, no_progress
 from mitl.records import AnnotatorKind
 from mitl.retrieval.encodings import Chunk
 from mitl.retrieval.engines import AnnotatorRecipe, LocalEngine
@@ -118,8 +118,13 @@ class RayEngine(LocalEngine):
         for number, (scores, seconds) in self._cluster.results(jobs(), cores):
             yield ScoredUnit(number, scores, seconds)
 
-    def _rank(
-        self, annotator: Annotator, sides: tuple[Encoded, Encoded], ks: Sequence[int], progress: Progress
+    def rank(
+        self,
+        annotator: Annotator,
+        sides: tuple[Encoded, Encoded],
+        ks: Sequence[int],
+        *,
+        progress: Progress = no_progress,
     ) -> list[Ranking]:
         """Tiles of both sides, put together here; a block of the right travels once for all of its tiles."""
         asked, (left, right) = self._asked(annotator), sides
@@ -127,7 +132,7 @@ class RayEngine(LocalEngine):
             _is_searchable(gallery, k) for gallery, k in zip((right, left), ks, strict=False)
         ):
             # What only this process can do; and what cannot be done at all, which is said there.
-            return super()._rank(annotator, sides, ks, progress)
+            return super().rank(annotator, sides, ks, progress=progress)
         search, cores = self._remote(search_tile, asked)
 
         def jobs() -> Iterator[tuple[SearchTile, Begin]]:

@@ -130,8 +130,8 @@ def unpaired_scores(unpaired: Unpaired, rule: HardNegatives | None = None) -> Fl
     return np.concatenate([np.empty(0), *scores])
 
 
-def hardest(unpaired: Unpaired, n: int, rule: HardNegatives | None = None) -> Ints:
-    """Algorithm 2: the ``n`` rows of the highest scores, highest first; among equal ones the seed decides.
+def hardest(unpaired: Unpaired, n: int, rule: HardNegatives | None = None) -> tuple[Ints, Floats]:
+    """Algorithm 2: the ``n`` rows of the highest scores, highest first, and these; among equal ones the seed decides.
 
     Raises:
         RoundError: as `unpaired_scores`.
@@ -139,7 +139,8 @@ def hardest(unpaired: Unpaired, n: int, rule: HardNegatives | None = None) -> In
     rule = rule or HardNegatives()
     scores = unpaired_scores(unpaired, rule)
     tie = draws(unpaired.rows, rule.seed, "ties of hard negatives")
-    return unpaired.rows[np.lexsort((tie, -scores))[:n]]
+    order = np.lexsort((tie, -scores))[:n]
+    return unpaired.rows[order], scores[order]
 
 
 def hard_share(scores: Floats) -> float:

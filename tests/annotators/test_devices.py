@@ -345,7 +345,7 @@ def test_auto_takes_a_card_where_it_is_faster_and_says_so(card):
     card.setattr(choosing, "CARD_WORK", 1.0)
     left, right = many[0].rows(slice(0, 9)), many[1].rows(slice(0, 2000))
     engine = LocalEngine()
-    assert same_bytes(engine.top_k(Vectors(), left, right, 1), full_sort(left, right, 1))
+    assert same_bytes(*engine.rank(Vectors(), (left, right), (1,)), full_sort(left, right, 1))
     assert engine.used == {"cuda"}
 
 

@@ -167,13 +167,13 @@ def test_ranking_by_kept_scores_is_ranking_by_embeddings(project, networks):
 def test_all_items_of_both_sides_search_in_one_pass(project, networks, monkeypatch):
     """The rankings are those of two searches; of a sample, each direction is searched by itself."""
     passes = []
-    real = LocalEngine.top_k_both
+    real = LocalEngine.rank
 
-    def counted(*args, **kwargs):
-        passes.append(1)
-        return real(*args, **kwargs)
+    def counted(engine, annotator, sides, ks, **kwargs):
+        passes.extend([1] * (len(ks) == 2))
+        return real(engine, annotator, sides, ks, **kwargs)
 
-    monkeypatch.setattr(LocalEngine, "top_k_both", counted)
+    monkeypatch.setattr(LocalEngine, "rank", counted)
 
     run(project)
     assert not passes

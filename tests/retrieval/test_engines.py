@@ -123,11 +123,9 @@ def test_ray_ranks_vectors_to_the_same_bytes(engine, small_tiles):
     left, right = encoded(40, "image"), encoded(60, seed=1)
     network = Hashing()
 
-    assert_same(engine.top_k(network, left, right, 31), LocalEngine().top_k(network, left, right, 31))
-    assert_same(
-        engine.top_k(network, left.rows(slice(0, 0)), right, 3),
-        top_k(network, left.rows(slice(0, 0)), right, 3),
-    )
+    for queries, k in ((left, 31), (left.rows(slice(0, 0)), 3)):
+        (found,) = engine.rank(network, (queries, right), (k,))
+        assert_same(found, top_k(network, queries, right, k))
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +168,7 @@ def test_tiles_of_any_size_give_the_bytes_of_one_search_by_a_network(engine, dra
     """
     pcme = NETWORKS["pcme-mini"].build()
     images, captions = pcme.encode_images(drawn[0]), pcme.encode_captions(drawn[1])
-    there, here = (one.top_k(pcme, images, captions, 20) for one in (engine, LocalEngine()))
+    there, here = (one.rank(pcme, (images, captions), (20,))[0] for one in (engine, LocalEngine()))
     np.testing.assert_allclose(there.similarities, here.similarities, rtol=0, atol=1e-5)
     gaps = np.pad(-np.diff(here.similarities), ((0, 0), (1, 1)), constant_values=1.0) > 2e-5
     apart = gaps[:, :-1] & gaps[:, 1:]
@@ -203,14 +201,12 @@ def test_ray_ranks_both_ways_from_one_pass_to_the_same_bytes(engine, small_tiles
         yield told.append
         told.append(-total)
 
-    i2t, t2i = engine.top_k_both(Hashing(), left, right, 31, 7, progress=progress)
+    i2t, t2i = engine.rank(Hashing(), (left, right), (31, 7), progress=progress)
 
     assert_same(i2t, top_k(Hashing(), left, right, 31))
     assert_same(t2i, top_k(Hashing(), right, left, 7))
     assert told.pop() == -2400 == -sum(told)
-    for found, wanted in zip(
-        (i2t, t2i), LocalEngine().top_k_both(Hashing(), left, right, 31, 7), strict=True
-    ):
+    for found, wanted in zip((i2t, t2i), LocalEngine().rank(Hashing(), (left, right), (31, 7)), strict=True):
         assert_same(found, wanted)
 
 
@@ -218,13 +214,13 @@ def test_ray_ranks_both_ways_from_one_pass_to_the_same_bytes(engine, small_tiles
 def test_what_cannot_be_ranked_fails_as_on_one_machine(engine):
     """The same line, though no tile sees the whole gallery."""
     with pytest.raises(RetrievalError, match="top-k is 9, but the gallery has 6 items"):
-        engine.top_k(Hashing(), encoded(2, "image"), encoded(6), 9)
+        engine.rank(Hashing(), (encoded(2, "image"), encoded(6)), (9,))
     with pytest.raises(RetrievalError, match="top-k is 3, but the gallery has 2 items"):
-        engine.top_k_both(Hashing(), encoded(2, "image"), encoded(6), 3, 3)
+        engine.rank(Hashing(), (encoded(2, "image"), encoded(6)), (3, 3))
     with pytest.raises(RetrievalError, match="not finite"):
         bad = encoded(6)
         bad.arrays["embedding"][2] = np.nan
-        engine.top_k(Hashing(), encoded(2, "image"), bad, 2)
+        engine.rank(Hashing(), (encoded(2, "image"), bad), (2,))
 
 
 @needs_ray
@@ -233,7 +229,7 @@ def test_ranking_survives_the_loss_of_a_worker(engine, deaths):
     """A worker is killed within a tile; the tile is done again, and the bytes are those of one machine."""
     left, right = encoded(9, "image"), encoded(30, seed=1)
 
-    found = engine.top_k(Jealous("jealous", deaths), left, right, 8)
+    (found,) = engine.rank(Jealous("jealous", deaths), (left, right), (8,))
 
     assert_same(found, top_k(Jealous("jealous", Path("nowhere")), left, right, 8))
 

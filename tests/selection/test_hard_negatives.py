@@ -77,11 +77,12 @@ def test_blocks_of_any_size_give_algorithm_2(seed, n_paired, n_open, top, weight
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hard_negatives, "_CELLS", cells)
         found = unpaired_scores(given_, HardNegatives(top=top, weight=weight))
-        chosen = hardest(given_, 2, HardNegatives(top=top, weight=weight))
+        chosen, scores = hardest(given_, 2, HardNegatives(top=top, weight=weight))
     expected = transcribed(columns[n_paired:], columns[:n_paired], top, weight)
 
     assert found.tolist() == pytest.approx(expected)
-    assert sorted(found[chosen - n_paired].tolist()) == pytest.approx(sorted(expected)[-2:])
+    assert scores.tolist() == found[chosen - n_paired].tolist()
+    assert sorted(scores.tolist()) == pytest.approx(sorted(expected)[-2:])
 
 
 @given(seed=st.integers(0, 1000), sample=st.integers(2, 8))

@@ -24,7 +24,7 @@ from mitl.proposals.sampling import shuffled
 from mitl.records import AnnotatorKind, Direction, Environment, StageResult, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.selection.coreset import core_set
-from mitl.selection.hard_negatives import HardNegatives, Unpaired, hardest, of_vectors, unpaired_scores
+from mitl.selection.hard_negatives import HardNegatives, Unpaired, hardest, of_vectors
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext
 from mitl.stages.proposing.query_lists import query_ids
@@ -172,9 +172,8 @@ def _by_vectors(
         return annotator.name, list(zip(row_ids[may[order]].tolist(), scores, strict=True))
     unpaired = _columns(of=(rows, columns), at=at, paired=np.flatnonzero(is_paired), ids=(row_ids, partner))
     rule = HardNegatives(seed=context.settings.seed)
-    best = hardest(unpaired, n, rule)
-    score_of = dict(zip(at.tolist(), unpaired_scores(unpaired, rule).tolist(), strict=True))
-    return annotator.name, [(int(row_ids[row]), score_of[int(row)]) for row in best.tolist()]
+    best, found = hardest(unpaired, n, rule)
+    return annotator.name, list(zip(row_ids[best].tolist(), found.tolist(), strict=True))
 
 
 def _columns(

@@ -129,7 +129,7 @@ def images_by_captions(run: AnnotatorRun, groups: CaptionGroups, neighbours: int
     Raises:
         ProposalError: fewer than two images have captions.
     """
-    encoded = _encoded(run, "caption")
+    encoded = run.encoded("caption")
     vectors = item_vectors(run.name, encoded)
     in_groups = vectors[np.searchsorted(encoded.ids, groups.captions)]
     told = groups.sizes > 0
@@ -138,14 +138,8 @@ def images_by_captions(run: AnnotatorRun, groups: CaptionGroups, neighbours: int
 
 def images_by_pictures(run: AnnotatorRun, neighbours: int) -> pd.DataFrame:
     """Each image's nearest others by their pictures (``NEAREST``); ProposalError where there are fewer than two."""
-    encoded = _encoded(run, "image")
+    encoded = run.encoded("image")
     return _nearest(run, encoded.ids, item_vectors(run.name, encoded), neighbours)
-
-
-def _encoded(run: AnnotatorRun, modality: Modality) -> Encoded:
-    assert isinstance(run.annotator, Annotator)
-    items = run.items.images if modality == "image" else run.items.captions
-    return run.compute.encoded(run.annotator, modality, items)
 
 
 def _nearest(run: AnnotatorRun, ids: np.ndarray, vectors: np.ndarray, neighbours: int) -> pd.DataFrame:
@@ -154,8 +148,8 @@ def _nearest(run: AnnotatorRun, ids: np.ndarray, vectors: np.ndarray, neighbours
     assert isinstance(run.annotator, Annotator)
     encoded = Encoded("image", np.asarray(ids, np.int64), {"embedding": vectors})
     search = OneSided(run.name, "image", run.annotator.fingerprint)
-    ranking = run.compute.engine.top_k(
-        search, encoded, encoded, min(neighbours + 1, len(ids)), progress=run.compute.progress
+    (ranking,) = run.compute.engine.rank(
+        search, (encoded, encoded), (min(neighbours + 1, len(ids)),), progress=run.compute.progress
     )
     return nearest(ranking, neighbours)
 

@@ -282,14 +282,11 @@ class AnnotatorRun:
         asked = np.asarray(query_ids, dtype=np.int64)
         if scores_pairs(self.annotator):
             return self._by_scores(self.annotator, direction, asked, depth, sources)
-        queries, gallery = self._side("image"), self._side("caption")
-        if direction is Direction.T2I:
-            queries, gallery = gallery, queries
-        ranking = self.compute.engine.top_k(
+        queries, gallery = direction.ordered(self.encoded("image"), self.encoded("caption"))
+        (ranking,) = self.compute.engine.rank(
             self.annotator,
-            queries.rows(np.searchsorted(queries.ids, asked)),
-            gallery,
-            depth,
+            (queries.rows(np.searchsorted(queries.ids, asked)), gallery),
+            (depth,),
             progress=lambda label, total: self.compute.progress(f"{label} {direction}", total),
         )
         if (measured := measured_recall(self.annotator)) is not None:
@@ -314,11 +311,9 @@ class AnnotatorRun:
     def both(self, depth: Mapping[Direction, int]) -> dict[Direction, Ranking]:
         """The rankings of all items on both sides."""
         assert not isinstance(self.annotator, RankingSource)
-        sides = self._side("image"), self._side("caption")
+        sides = self.encoded("image"), self.encoded("caption")
         depths = [self.items.further(d, depth[d]) for d in Direction]
-        rankings = self.compute.engine.top_k_both(
-            self.annotator, *sides, *depths, progress=self.compute.progress
-        )
+        rankings = self.compute.engine.rank(self.annotator, sides, depths, progress=self.compute.progress)
         return {
             d: self._without(d, ranking, depth[d]) for d, ranking in zip(Direction, rankings, strict=True)
         }
@@ -334,7 +329,8 @@ class AnnotatorRun:
         items = self.items.images if modality == "image" else self.items.captions
         return self.compute.encodings.keys(annotator, modality, items, self.compute.progress)
 
-    def _side(self, modality: Modality) -> Encoded:
+    def encoded(self, modality: Modality) -> Encoded:
+        """All items of one side."""
         if modality not in self._encoded:
             assert not isinstance(self.annotator, RankingSource)
             items = self.items.images if modality == "image" else self.items.captions
@@ -385,7 +381,7 @@ class AnnotatorRun:
         def scores(name: str, *, exact: bool) -> PairScores:
             def score(units: Iterable[Unit]) -> Iterator[ScoredUnit]:
                 # Encoded only when a pair is missing.
-                sides = self._side("image"), self._side("caption")
+                sides = self.encoded("image"), self.encoded("caption")
                 return self.compute.engine.score(annotator, *sides, units, exact=exact)
 
             return PairScores(self.compute.scores / name, annotator.name, items, score)
