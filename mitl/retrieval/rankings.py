@@ -38,14 +38,11 @@ class MadeBy:
 class RankingInfo:
     """What a ranking file says of itself, without reading its rows."""
 
-    annotator: str
-    direction: Direction
+    made: MadeBy
+    """Its ``dataset_sha256`` is empty in a file that does not say it."""
     depth: int
-    fingerprint: str
     mitl: str
     """The version of mitl that wrote it."""
-    dataset_sha256: str = ""
-    """Over the ids and texts of the data set; empty in a file that does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +95,9 @@ def read_ranking_info(path: Path) -> RankingInfo:
     try:
         metadata = pq.read_metadata(path).metadata or {}
         fields = {key: metadata[key.encode()].decode() for key in _KEYS}
-        return RankingInfo(
-            annotator=fields["annotator"],
-            direction=Direction(fields["direction"]),
-            depth=int(fields["depth"]),
-            fingerprint=fields["fingerprint"],
-            mitl=fields["mitl"],
-            dataset_sha256=metadata.get(DATASET_KEY, b"").decode(),
-        )
+        dataset = metadata.get(DATASET_KEY, b"").decode()
+        made = MadeBy(fields["annotator"], Direction(fields["direction"]), fields["fingerprint"], dataset)
+        return RankingInfo(made, int(fields["depth"]), fields["mitl"])
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise _broken(path, error) from error
 

@@ -91,7 +91,7 @@ def test_the_file_holds_external_ids_and_says_what_it_is(tmp_path):
     assert table.column("query_id").to_pylist()[::4] == [391895, 391897, 391899]
     assert table.column("rank").to_pylist() == [1, 2, 3, 4] * 3
     info = read_ranking_info(path)
-    assert info == RankingInfo("pvse", Direction.T2I, 4, "abc", info.mitl)
+    assert info == RankingInfo(MadeBy("pvse", Direction.T2I, "abc"), 4, info.mitl)
     write(path, ranking(), IdKind.STRING)
     assert str(pq.read_schema(path).field("item_id").type) == "string"
 

@@ -523,11 +523,10 @@ class RankingFolder:
             return None
         try:
             info = read_ranking_info(path)
-            mark = (info.annotator, info.direction, info.fingerprint)
-            if mark != (run.name, direction, run.mark()) or info.depth < depth:
+            # A folder may have held another data set before, of the same ids; older files do not say which.
+            dataset = info.made.dataset_sha256 and run.items.dataset_sha256
+            if info.made != MadeBy(run.name, direction, run.mark(), dataset) or info.depth < depth:
                 return None
-            if info.dataset_sha256 not in ("", run.items.dataset_sha256):
-                return None  # the folder held another data set before, of the same ids
             sides = (run.items.side(direction, gallery=gallery) for gallery in (False, True))
             ranking = read_ranking(path, *({item.external_id: item.id for item in side} for side in sides))
         except RetrievalError as error:
