@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from cli_kit import mitl, ok
 from process_kit import project_settings
@@ -152,14 +153,20 @@ def test_a_run_that_was_killed_goes_on_from_what_it_sampled(project, monkeypatch
 
 
 def test_a_kept_file_that_is_damaged_is_made_again(project):
-    """A file cut off is no reason to stop."""
+    """A file cut off, or with a number changed, is no reason to stop."""
     ok(*PHASE_1)
     before = samples_of(project)
     (kept,) = (project.runs / FOLDER).glob("*.parquet")
-    kept.write_bytes(kept.read_bytes()[:100])
+    whole = kept.read_bytes()
+    column = pq.read_metadata(kept).row_group(0).column(1)
+    place = column.dictionary_page_offset + column.total_compressed_size // 3
+    changed = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
 
-    assert ok(*PHASE_1, "--json").json["status"] == "nothing_to_do"
-    assert samples_of(project).equals(before)
+    for damaged in (whole[:100], changed):
+        kept.write_bytes(damaged)
+        assert ok(*PHASE_1, "--json").json["status"] == "nothing_to_do"
+        assert samples_of(project).equals(before)
+        assert kept.read_bytes() == whole
 
 
 def test_another_encoder_adds_and_another_seed_draws_no_co_captions_again(sampled, tmp_path, monkeypatch):

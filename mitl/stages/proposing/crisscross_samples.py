@@ -259,7 +259,7 @@ class KeptSamples:
     def read(self) -> pd.DataFrame | None:
         """``SAMPLES`` without ``pair``; None where there are none, or where the file cannot be read any more."""
         try:
-            stored = pd.read_parquet(self.path)
+            stored = pd.read_parquet(self.path, page_checksum_verification=True)
             return frame(SAMPLES, {name: stored[name] for name in SAMPLES if name != "pair"})
         except (OSError, ValueError, KeyError):
             return None
@@ -269,7 +269,7 @@ class KeptSamples:
         with one_clear_line(self.path, "run the command again when there is room"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(self.path) as sink:
-                samples.astype({"encoder": "str"}).to_parquet(sink, index=False)
+                samples.astype({"encoder": "str"}).to_parquet(sink, index=False, write_page_checksum=True)
 
 
 def new_rows(sampled: pd.DataFrame, stored: pd.DataFrame, groups: CaptionGroups) -> pd.DataFrame:
