@@ -119,15 +119,7 @@ class MTurkClient:
         Args:
             exclude_qualification: whoever holds this qualification neither sees nor gets such HITs.
         """
-        requirements = []
-        if exclude_qualification is not None:
-            requirements.append(
-                {
-                    "QualificationTypeId": exclude_qualification,
-                    "Comparator": "DoesNotExist",
-                    "ActionsGuarded": "DiscoverPreviewAndAccept",
-                }
-            )
+        shut_out = {"Comparator": "DoesNotExist", "ActionsGuarded": "DiscoverPreviewAndAccept"}
         return self._transport.call(
             "create_hit_type",
             lambda reply: member(reply, "HITTypeId", str),
@@ -137,7 +129,9 @@ class MTurkClient:
             Reward=dollars(terms.reward_cents),
             AssignmentDurationInSeconds=terms.assignment_duration_s,
             AutoApprovalDelayInSeconds=terms.auto_approval_s,
-            QualificationRequirements=requirements,
+            QualificationRequirements=[{"QualificationTypeId": exclude_qualification, **shut_out}]
+            if exclude_qualification is not None
+            else [],
         )
 
     def create_hit(self, hit: HitRequest) -> CreatedHit:
@@ -172,21 +166,12 @@ class MTurkClient:
 
     def list_hits(self) -> Iterator[ListedHit]:
         """All HITs of this key that are not deleted, those of other projects included, each once."""
-        seen: set[str] = set()
-        for hit in self._pages("list_hits", "HITs", listed_hit):
-            if hit.hit_id not in seen:
-                seen.add(hit.hit_id)
-                yield hit
+        return _each_once(self._pages("list_hits", "HITs", listed_hit), lambda hit: hit.hit_id)
 
     def list_assignments(self, hit_id: str) -> Iterator[ListedAssignment]:
         """The submitted assignments of a HIT with their answers, each once."""
-        seen: set[tuple[str, str]] = set()
-        for assignment in self._pages(
-            "list_assignments_for_hit", "Assignments", listed_assignment, HITId=hit_id
-        ):
-            if (assignment.assignment_id, assignment.worker_id) not in seen:
-                seen.add((assignment.assignment_id, assignment.worker_id))
-                yield assignment
+        rows = self._pages("list_assignments_for_hit", "Assignments", listed_assignment, HITId=hit_id)
+        return _each_once(rows, lambda row: (row.assignment_id, row.worker_id))
 
     def approve(self, assignment_id: str, *, override_rejection: bool = False) -> bool:
         """Approve a submission; False where it was approved already (by an earlier try, or by itself)."""
@@ -385,6 +370,15 @@ class MTurkClient:
         except CrowdError as error:
             error.unclear = True  # whatever kept it from being read back, the HIT is there
             raise
+
+
+def _each_once(rows: Iterator[T], key: Callable[[T], object]) -> Iterator[T]:
+    """Of rows of one key the first: what changes between two pages may come on both."""
+    seen: set[object] = set()
+    for row in rows:
+        if key(row) not in seen:
+            seen.add(key(row))
+            yield row
 
 
 def _is_repeat(error: CrowdError) -> bool:
