@@ -59,6 +59,22 @@ def project(worked: Settings, tmp_path: Path) -> Settings:
     return load_settings(tmp_path / "copy", environ={})
 
 
+@pytest.fixture(scope="module")
+def trained(worked: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The worked project where clip-mini has learnt as "mine"."""
+    folder = tmp_path_factory.mktemp("trained") / "project"
+    shutil.copytree(worked.project, folder)
+    run(load_settings(folder, environ={}), "clip-mini", "--name", "mine")
+    return folder
+
+
+@pytest.fixture
+def tuned(trained: Path, tmp_path: Path) -> Settings:
+    """A copy of that."""
+    shutil.copytree(trained, tmp_path / "tuned")
+    return load_settings(tmp_path / "tuned", environ={})
+
+
 def run(settings, *words):
     return ok("train", *words, *QUICK, "--project", settings.project, "--json").json
 
@@ -94,17 +110,16 @@ def test_what_learnt_is_known_without_an_entry_in_mitl_toml(project):
     )
 
 
-def test_every_command_that_takes_an_annotator_knows_who_learnt_here(project, tmp_path):
+def test_every_command_that_takes_an_annotator_knows_who_learnt_here(tuned, tmp_path):
     """Estimates, checks of weights, verification, encoders of crisscross, analyses that rank deeper, collecting."""
-    where = ("--project", project.project)
-    run(project, "clip-mini", "--name", "mine")
+    where = ("--project", tuned.project)
     listed = tmp_path / "images.txt"
     listed.write_text("1\n2\n3\n")
     proposing = ("propose", "--annotator", "near", "--annotator", "mine")
     ok(*proposing, "--image-queries", 4, "--caption-queries", 8, "--depth", 5, *where)
 
     estimated = ok("propose", "--estimate", "--annotator", "mine", *where).out
-    checked = ok("annotators", "check", "mine", project.project / "trained" / "mine.safetensors", *where).out
+    checked = ok("annotators", "check", "mine", tuned.project / "trained" / "mine.safetensors", *where).out
     verified = ok("annotators", "verify", "mine", *where, "--json").json
     ok("analyse", "bias", "--deep", "--annotator", "near", "--annotator", "mine", *where)
     chosen = ok("collect", "choose", "--count", 2, "--items", listed, "--annotator", "mine", *where)
@@ -129,10 +144,9 @@ def test_weights_from_before_the_first_step_were_taught_by_nothing(project):
     assert training_of(path)["base"] == "clip-mini"
 
 
-def test_the_list_names_what_begins_to_learn_and_what_learnt_here(project):
+def test_the_list_names_what_begins_to_learn_and_what_learnt_here(tuned):
     """Dual encoders say that they lack a training; who learnt is what its base is, and no other network."""
-    run(project, "clip-mini", "--name", "mine")
-    listed = ok("annotators", "--project", project.project, "--json").json["counts"]["annotators"]
+    listed = ok("annotators", "--project", tuned.project, "--json").json["counts"]["annotators"]
     by_name = {line["name"]: line for line in listed}
 
     for name in ("de-i2t", "de-t2t", "de-multitask"):
@@ -142,15 +156,14 @@ def test_the_list_names_what_begins_to_learn_and_what_learnt_here(project):
     assert by_name["mine"]["needs"] == "learnt here from clip-mini"
 
 
-def test_a_withdrawn_one_is_told_in_one_line(project):
+def test_a_withdrawn_one_is_told_in_one_line(tuned):
     """It neither proposes nor is trained under its name again."""
-    run(project, "pvse-mini", "--name", "mine")
-    with open_database(project.db_url) as session:
+    with open_database(tuned.db_url) as session:
         session.query(TrainedAnnotator).update({"withdrawn_at": utc_now()})
         session.commit()
 
-    for words in (("propose", "--annotator", "mine"), ("train", "pvse-mini", "--name", "mine", *QUICK)):
-        assert "'mine' was withdrawn" in fails(1, *words, "--project", project.project)
+    for words in (("propose", "--annotator", "mine"), ("train", "clip-mini", "--name", "mine", *QUICK)):
+        assert "'mine' was withdrawn" in fails(1, *words, "--project", tuned.project)
 
 
 def test_what_cannot_be_is_told_in_one_line(project, tmp_path):
@@ -171,12 +184,11 @@ def test_what_cannot_be_is_told_in_one_line(project, tmp_path):
     assert "0 pairs have usable answers" in fails(1, "train", "clip-mini", *QUICK, "--project", fresh.project)
 
 
-def test_the_lesson_is_what_the_project_teaches(project):
+def test_the_lesson_is_what_the_project_teaches(tuned):
     """The row holds the very frame."""
-    run(project, "clip-mini")
-    with open_context(project, SANDBOX, read_only=True) as context:
+    with open_context(tuned, SANDBOX, read_only=True) as context:
         wanted = teaching(context, np.empty(0, np.int64), collected(context))
-        kept = rounds.taught(context.session, "clip-mini-tuned")
+        kept = rounds.taught(context.session, "mine")
 
     pd.testing.assert_frame_equal(wanted, kept)
 
@@ -224,17 +236,16 @@ def texts_of(settings):
         return collected(context)
 
 
-def test_it_starts_from_the_weights_of_who_is_named(project):
+def test_it_starts_from_the_weights_of_who_is_named(tuned):
     """By the base's name from the initial ones, whatever learnt from it before; by a trained name from those."""
-    run(project, "clip-mini")
-    again = run(project, "clip-mini", "--name", "again", "--seed", 1)["counts"]["trained"]["again"]
-    on = run(project, "clip-mini-tuned", "--name", "on")["counts"]["trained"]["on"]
-    with open_database(project.db_url, read_only=True) as session:
+    again = run(tuned, "clip-mini", "--name", "again", "--seed", 1)["counts"]["trained"]["again"]
+    on = run(tuned, "mine", "--name", "on")["counts"]["trained"]["on"]
+    with open_database(tuned.db_url, read_only=True) as session:
         first, second, third = rounds.trained(session)
 
     assert (again["initial"], on["initial"]) == (True, False)
     assert first.base_fingerprint == second.base_fingerprint != third.base_fingerprint
-    assert third.base == "clip-mini-tuned"
+    assert third.base == "mine"
 
 
 def test_weights_in_the_home_folder_are_found_by_all(project, monkeypatch):
@@ -251,15 +262,14 @@ def test_weights_in_the_home_folder_are_found_by_all(project, monkeypatch):
     assert run(project, "mine")["counts"]["trained"]["mine-tuned"]["status"] == "done"
 
 
-def test_what_learnt_is_not_held_against_what_was_published_of_its_base(project, monkeypatch):
+def test_what_learnt_is_not_held_against_what_was_published_of_its_base(tuned, monkeypatch):
     """Weights of the released sizes are no longer the released ones; a row can still be named."""
-    run(project, "clip-mini")
     monkeypatch.setattr(verify, "default_row", lambda *read, **more: PUBLISHED["clip"])
-    settings = with_trained(project)
-    (tuned,) = build_annotators(settings, ["clip-mini-tuned"])
+    settings = with_trained(tuned)
+    (learnt,) = build_annotators(settings, ["mine"])
 
-    assert verify._row(settings, tuned, None) is None
-    assert verify._row(settings, tuned, "clip") == PUBLISHED["clip"]
+    assert verify._row(settings, learnt, None) is None
+    assert verify._row(settings, learnt, "clip") == PUBLISHED["clip"]
 
 
 def test_what_learnt_outlives_the_table_of_its_base(project):
@@ -326,14 +336,13 @@ def test_a_dual_encoder_begins_by_its_name_and_goes_on(project):
     assert len(taught_pairs_of(project.project / "trained" / "on.safetensors"))
 
 
-def test_what_learnt_from_a_withdrawn_one_still_ranks(project):
+def test_what_learnt_from_a_withdrawn_one_still_ranks(tuned):
     """Its weights are its own; what it took over of the other's settings is known as before."""
-    run(project, "clip-mini")
-    run(project, "clip-mini-tuned", "--name", "on")
-    with open_database(project.db_url) as session:
-        session.query(TrainedAnnotator).filter_by(name="clip-mini-tuned").update({"withdrawn_at": utc_now()})
+    run(tuned, "mine", "--name", "on")
+    with open_database(tuned.db_url) as session:
+        session.query(TrainedAnnotator).filter_by(name="mine").update({"withdrawn_at": utc_now()})
         session.commit()
-    (built,) = build_annotators(with_trained(project, ["on"]), ["on"])
+    (built,) = build_annotators(with_trained(tuned, ["on"]), ["on"])
 
     assert built.name == "on"
-    assert ok("annotators", "--project", project.project).status == 0
+    assert ok("annotators", "--project", tuned.project).status == 0
