@@ -289,21 +289,21 @@ def test_proposing_asks_for_a_shortlist_once(tmp_path, monkeypatch):
         config = tmp_path / "mitl.toml"
         text = config.read_text().replace("annotators = [", 'annotators = ["judge", ')
         config.write_text(text + f'\n[annotators.judge]\nchat = "{server.url}"\nmodel = "seer-8b"\n')
-        asked = ("propose", "--image-queries", "4", "--caption-queries", "6")
+        asked = ("propose", "--image-queries", "2", "--caption-queries", "2")
         ok(*asked)
         pairs = {
             (body["messages"][0]["content"][0]["image_url"]["url"], body["messages"][0]["content"][1]["text"])
             for body in server.bodies
         }
         assert len(server.bodies) == len(pairs)  # no question twice
-        shortlists, audits = 2 * 30 * (4 + 6), 30 * (4 + 6)  # of two sources, and random items beside them
+        shortlists, audits = 2 * 30 * (2 + 2), 30 * (2 + 2)  # of two sources, and random items beside them
         assert 2 * shortlists / 4 <= len(pairs) <= 2 * (shortlists + audits)
         before = len(server.bodies)
         assert ok(*asked, "--json").json["status"] == "nothing_to_do"
         config.write_text(config.read_text() + "shortlist = 8\naudit_items = 10\n")
         ok(*asked, "--depth", "8")
         # Those of the audit: the shortlist is among the thirty.
-        assert len(server.bodies) - before <= 2 * 10 * (4 + 6)
+        assert len(server.bodies) - before <= 2 * 10 * (2 + 2)
     config.write_text(config.read_text().replace("shortlist = 8", "shortlist = 50"))
     failed = mitl(*asked)
     busy, error = failed.err.splitlines()

@@ -311,8 +311,8 @@ def test_other_texts_under_the_same_ids_are_ranked_anew(tmp_path, monkeypatch):
         for left in ("mitl.db", "mitl.toml", "crowd.db"):
             (tmp_path / left).unlink(missing_ok=True)
         shutil.rmtree(tmp_path / "dataset", ignore_errors=True)
-        ok("init", "--dataset", "scenes", "--kind", "texts", "--n-images", 20, "--seed", seed)
-        return ok("annotators", "verify", "minilm", "--sample", 15, "--json").json["counts"]
+        ok("init", "--dataset", "scenes", "--kind", "texts", "--n-images", 8, "--seed", seed)
+        return ok("annotators", "verify", "minilm", "--sample", 6, "--json").json["counts"]
 
     first, other, again = found(0), found(1), found(0)
     assert [counts["rankings_computed"] for counts in (first, other, again)] == [2, 2, 0]
