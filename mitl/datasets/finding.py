@@ -124,12 +124,13 @@ def _prepared(path: Path, names: Sequence[str], split: str | None) -> tuple[RowS
 
 
 def _all_of(files: Sequence[Path], path: Path) -> Sequence[Path]:
-    """The files of a split; DatasetError where their names tell that others are missing, or there is none."""
+    """The files of a split; DatasetError where their names tell another number of them, or there is none."""
     counted = Counter(match.groups() for match in (_SHARD.fullmatch(file.name) for file in files) if match)
-    few = next((f"{n} of {int(of)} of {name!r}" for (name, of), n in counted.items() if n < int(of)), None)
-    if few or not files:
+    odd = next((f"{n} of {int(of)} of {name!r}" for (name, of), n in counted.items() if n != int(of)), None)
+    if odd or not files:
         raise DatasetError(
-            f"{str(path)!r} lacks files of the split (there: {few or 'none'}); fetch the data set again"
+            f"{str(path)!r} lacks files of the split or holds those of two versions (there: {odd or 'none'}); fetch "
+            "the data set again"
         )
     return files
 

@@ -72,7 +72,7 @@ def test_a_split_in_several_files_is_read_whole(cache, monkeypatch):
     assert len(parts) == 2
     assert len(read("a/b")[1].captions) == 12
     parts[1].unlink()
-    with pytest.raises(DatasetError, match=r"lacks files of the split \(there: 1 of 2 of 'b-train'\)"):
+    with pytest.raises(DatasetError, match=r"lacks files of the split .* \(there: 1 of 2 of 'b-train'\)"):
         read("a/b")
 
 
