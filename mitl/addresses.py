@@ -1,13 +1,15 @@
-"""What counts as this machine's own address, and as Amazon's, for every server and client of the project."""
+"""What counts as this machine's own address, as Amazon's and as safe on a page, for all servers and clients."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 Address: TypeAlias = IPv4Address | IPv6Address
+_UNFIT = re.compile(r"[\s\x00-\x20\\<>\"\x7f]")
 
 
 def parse_address(text: str) -> Address | None:
@@ -29,14 +31,30 @@ def names_loopback(name: str) -> bool:
     return name.lower() == "localhost" if address is None else address.is_loopback
 
 
+def http_host(url: str) -> str:
+    """The host of an http or https address, without its port; empty for anything else."""
+    try:
+        parts = urlsplit(url)
+        # Reading the port raises where it is none.
+        host = "" if parts.port == 0 else parts.hostname or ""
+    except ValueError:
+        return ""
+    return host if parts.scheme in ("http", "https") else ""
+
+
+def is_secure(url: str) -> bool:
+    """Whether a browser takes this for an address on some host by https."""
+    return url[:6].lower() == "https:" and http_host(url) != "" and _UNFIT.search(url) is None
+
+
 def is_loopback(url: str) -> bool:
     """Whether this address is on this machine."""
-    return names_loopback(urlsplit(url).hostname or "")
+    return names_loopback(http_host(url))
 
 
 def is_amazon(url: str) -> bool:
     """Whether this address is one of Amazon's."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
+    host = http_host(url).rstrip(".")
     return host == "amazonaws.com" or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 

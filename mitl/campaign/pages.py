@@ -10,19 +10,17 @@ import hashlib
 import hmac
 import io
 import json
-import re
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 from markupsafe import escape
 
-from mitl.addresses import is_loopback
+from mitl.addresses import is_loopback, is_secure
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
 from mitl.core.pictures import FORMATS, SPOILED, page_jpeg
@@ -119,7 +117,7 @@ def _base(settings: Settings, images: Sequence[ImageItem]) -> str | None:
     if settings.image_base_url is None:
         return None
     base = settings.image_base_url.rstrip("/")
-    if not _is_secure(base):
+    if not is_secure(base):
         raise SettingsError(f"image_base_url is {base!r}, but pages need https; give an https address")
     return base
 
@@ -131,16 +129,7 @@ def _source(settings: Settings, image: ImageItem, secret: bytes, base: str | Non
         digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
         suffix = "jpg" if image.kind is PartKind.IMAGE else media.suffix_of(image.path, image.kind)
         return f"{base}/i/{digest}.{suffix}"
-    return image.url if image.url is not None and _is_secure(image.url) else None
-
-
-def _is_secure(url: str) -> bool:
-    """Whether an address is of https, without blanks: browsers block anything else on pages that came over https."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme == "https" and parts.netloc != "" and re.search(r"[\s\\]", url) is None
+    return image.url if image.url is not None and is_secure(image.url) else None
 
 
 def _missing(image: ImageItem) -> str:

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Engine
 
-from mitl.addresses import is_amazon, is_loopback
+from mitl.addresses import http_host, is_amazon, is_loopback
 from mitl.core.whole_files import whole_file
 from mitl.crowd import certificates
 from mitl.crowd.client import Keys, MTurkClient
@@ -132,7 +132,7 @@ def _explicit(
             f'but {environment} was asked for; write environment = "{environment}" there if it is that, or use '
             f"--{settings.endpoint_environment}"
         )
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+    if not http_host(url):
         raise EndpointError(f"{url!r} is not an endpoint; write http://host:port or https://host")
     url = url.rstrip("/")
     health: Mapping[str, Any] = {}

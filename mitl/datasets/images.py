@@ -11,8 +11,9 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
+from mitl.addresses import http_host
 from mitl.core.pictures import FORMATS, SPOILED
 from mitl.core.whole_files import part_name
 from mitl.datasets.row_sources import RowSource
@@ -75,8 +76,10 @@ class UrlTemplate:
                     f"the image URL template {template!r} names {{{name}}}; known: "
                     + ", ".join(f"{{{known}}}" for known in FIELDS)
                 )
-        if urlsplit(template).scheme not in ("http", "https"):
-            raise DatasetError(f"the image URL template {template!r} should start with https:// or http://")
+        if not http_host(template):
+            raise DatasetError(
+                f"the image URL template {template!r} should start with https:// or http:// and name a host"
+            )
         if all(name == "folder" for name, _ in fields):
             raise DatasetError(
                 f"the image URL template {template!r} gives images the same address; "

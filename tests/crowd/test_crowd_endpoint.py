@@ -277,7 +277,7 @@ def test_a_pinned_server_must_be_the_one(crowd, tmp_path):
         pass
 
 
-@pytest.mark.parametrize("url", ["localhost:8765", "ftp://x", "http://"])
+@pytest.mark.parametrize("url", ["localhost:8765", "ftp://x", "http://", "http://[::1", "http://x:99999"])
 def test_an_address_that_is_none_is_refused(tmp_path, url):
     """The message shows what an address looks like."""
     with (

@@ -76,6 +76,7 @@ def test_this_machine_alone_is_told_from_the_network(host, local):
         ("http://127.0.0.1.example.org", False),
         ("http://localhost.example.org", False),
         ("/w", False),
+        ("http://[::1", False),
     ],
 )
 def test_an_address_on_this_machine_is_told_by_its_name_alone(url, local):

@@ -339,6 +339,7 @@ def test_templates_make_addresses(template, url):
         ("https://h/picture.jpg", "gives images the same address"),
         ("https://h/{folder}/picture.jpg", "gives images the same address"),
         ("file:///{image_id}", "should start with https://"),
+        ("https://[h/{image_id}", "and name a host"),
     ],
 )
 def test_bad_templates_are_refused(template, message):

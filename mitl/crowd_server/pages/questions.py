@@ -5,16 +5,15 @@ Whoever reads the answers by the API gets them as MTurk wrote them, with the for
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
-from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
 
 import jinja2
 from markupsafe import Markup
 from sqlalchemy import Connection
 
+from mitl.addresses import is_secure
 from mitl.crowd_server.pages.templates import PAGES, template_environment
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import html_page, question_form, turk_xml
@@ -26,7 +25,6 @@ from mitl.protocol.answer_xml import answer_fields
 _BASE = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"
 _HTML = f"{{{_BASE}2011-11-11/HTMLQuestion.xsd}}"
 _EXTERNAL = f"{{{_BASE}2006-07-14/ExternalQuestion.xsd}}"
-_UNFIT = re.compile(r"[\x00-\x20\\<>\"\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class ShownQuestions:
 def check(xml: str, sources: html_page.AllowedSources) -> None:
     """Raise the API's error for a question that is too long, malformed, or that no worker could answer here."""
     question = read(xml)
-    if question.url is not None and not _is_secure(question.url):
+    if question.url is not None and not is_secure(question.url):
         raise invalid("Question", "ExternalURL must be an https address of a host, without spaces")
     unfit = html_page.why_unfit(question.html, sources) if question.html is not None else None
     if unfit is not None:
@@ -101,16 +99,6 @@ def form_of(xml: str | None) -> QuestionForm | None:
 
 def _is_form(root: Element) -> bool:
     return str(root.tag).endswith("/QuestionForm.xsd}QuestionForm")
-
-
-def _is_secure(url: str) -> bool:
-    """Whether a browser takes this for a page on some host by https."""
-    try:
-        parts = urlsplit(url)
-        # Reading the port raises where it is none.
-        return parts.scheme == "https" and bool(parts.hostname) and parts.port != 0 and not _UNFIT.search(url)
-    except ValueError:
-        return False
 
 
 def _height(text: str | None) -> int:
