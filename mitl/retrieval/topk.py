@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from mitl.retrieval.card import CardSearch
 
 DEFAULT_BLOCK_BYTES = 256 << 20
-
-"""Kinds whose similarities follow from the vectors alone."""
-
-
 _PAIR_BYTES = 256
 """Memory for each pair of a block: room for some 50 numbers (7 x 7 samples, say) besides our own."""
 BLOCK = (128, 2048)

@@ -19,12 +19,11 @@ from test_topk_backends import near_ties
 from topk_kit import Vectors, encoded, full_sort, same_bytes, some_vectors
 
 from annotators.base import Encoded
-from mitl.errors import RetrievalError
 from mitl.retrieval import card, card_sieve, choosing, vectors
 from mitl.retrieval.card_lists import CardLists, list_bytes
 from mitl.retrieval.card_loading import CardSide, Loader
 from mitl.retrieval.card_sieve import ROUNDOFF, CardBlock, Sieve, block_bytes, errors
-from mitl.retrieval.topk import top_k, top_k_both
+from mitl.retrieval.topk import top_k_both
 
 CPU = torch.device("cpu")
 
@@ -70,15 +69,6 @@ def test_halves_fill_the_range_of_float16_and_say_what_they_lose(scale):
     assert (lost <= made.losses.numpy()).all()
     assert (made.losses.numpy()[10:] <= 2.0**-11 * made.lengths.numpy()[10:] + 1e-37).all()
     assert made.lengths.max() == made.most[0]
-
-
-def test_a_vector_that_cannot_be_searched_is_named():
-    """As on the processor."""
-    array = some_vectors(1, (30, 8))
-    array[17, 3] = np.nan
-
-    with pytest.raises(RetrievalError, match=r"^the embedding of caption 51 is not finite"):
-        top_k(Vectors(), encoded(some_vectors(2, (3, 8))), encoded(array, "caption"), 3, backend="cuda")
 
 
 @pytest.mark.parametrize("block_bytes", [3000, 1 << 24])

@@ -287,14 +287,6 @@ def test_numpy_backend_does_not_import_torch():
             r"^caption embeddings are float64 \(40, 8\); exp",
         ),
         (
-            {"gallery": encoded(np.full((40, 8), np.nan, np.float32), "caption", 7)},
-            r"of caption 7 is not finite",
-        ),
-        (
-            {"gallery": encoded(np.full((40, 8), 1e30, np.float32), "caption")},
-            r"caption 0 is not finite or longer",
-        ),
-        (
             {"queries": encoded(np.full((2, 8), 4e18, np.float32))},
             r"image 0 is not finite or longer than 1e\+19; normalise or encode again$",
         ),
