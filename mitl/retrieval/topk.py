@@ -134,7 +134,7 @@ def rank(
         directions.reverse()
     label = f"rank {annotator.name} both ways" if len(ks) > 1 else f"rank {annotator.name}"
     with options.progress(label, total=len(sides[0]) * len(sides[1])) as advance, one_thread_of_blas():
-        task = SearchTask(*_vectors(*directions[0][0]), *(k for _, k in directions))
+        task = SearchTask(*_vectors(annotator.name, *directions[0][0]), *(k for _, k in directions))
         best = _search(task, options, advance).run(task.k, task.k_back)
     rankings = [
         _ranking(*direction, nearest) for (direction, _), nearest in zip(directions, best, strict=True)
@@ -152,19 +152,19 @@ def _rank_one_way(
         if annotator.kind not in VECTOR_KINDS:
             best = best_by_annotator(annotator, *sides, k, block_bytes=options.block_bytes, advance=advance)
         else:
-            vectors = _vectors(*sides)
+            vectors = _vectors(annotator.name, *sides)
             options.used.add(options.backend)
             about_to_search(SearchTask(*vectors, k).work)
             best = best_by_faiss(*vectors, k, block_bytes=options.block_bytes, advance=advance)
     return _ranking(*sides, best)
 
 
-def _vectors(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
+def _vectors(annotator: str, queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
     left, right = Vectors(queries), Vectors(gallery)
     if left.width != right.width:
         raise RetrievalError(
-            f"query embeddings are {left.width} wide, but gallery embeddings {right.width}; "
-            "encode both with the same annotator"
+            f"query embeddings of annotator {annotator!r} are {left.width} wide, but gallery embeddings "
+            f"{right.width}; encode both alike, under another fingerprint where one side is mended"
         )
     return left, right
 

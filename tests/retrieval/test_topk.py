@@ -281,7 +281,10 @@ def test_numpy_backend_does_not_import_torch():
             r"^no top-k backend called 'annoy'; known: auto, numpy, torch, bf16, int16, int8, cuda, fai",
         ),
         ({"block_bytes": 0}, r"^a block of 0 bytes holds nothing"),
-        ({"gallery": encoded(vectors(2, 40, (9,)), "caption")}, r"^query embeddings are 8 wide, but gallery"),
+        (
+            {"gallery": encoded(vectors(2, 40, (9,)), "caption")},
+            r"^query embeddings of annotator '.*' are 8 wide",
+        ),
         (
             {"gallery": encoded(np.ones((40, 8)), "caption")},
             r"^caption embeddings are float64 \(40, 8\); exp",
