@@ -1,8 +1,13 @@
-"""Which page of a long list is shown; the desk's template ``turn.html.j2`` leads to the others."""
+"""Which page of a long list is shown, and numbers of rows in addresses.
+
+The desk's template ``turn.html.j2`` leads to the other pages.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from starlette.convertors import IntegerConvertor, register_url_convertor
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +41,12 @@ def number_in(text: str) -> int | None:
     """The number that an address or a form gives, from 0 to the most that a row can have; None where it gives none."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 18 else 2**31
     return number if number < 2**31 else None
+
+
+class RowConvertor(IntegerConvertor):
+    """``{number:row}`` in a route; Starlette's own ``int`` fails at digits that Python reads as no number."""
+
+    regex = "[0-9]{1,10}"
+
+
+register_url_convertor("row", RowConvertor())

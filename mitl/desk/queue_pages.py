@@ -176,5 +176,5 @@ def _none() -> Response:
     return Response("no such picture", 404, media_type="text/plain")
 
 
-ROUTES = (("/queue", queue), ("/queue/{number:int}", item), ("/image/{image_id:int}", image))
-FORMS = (("/queue/{number:int}/decide", decide), ("/queue/{number:int}/reverse", reverse))
+ROUTES = (("/queue", queue), ("/queue/{number:row}", item), ("/image/{image_id:row}", image))
+FORMS = (("/queue/{number:row}/decide", decide), ("/queue/{number:row}/reverse", reverse))

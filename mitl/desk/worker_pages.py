@@ -313,5 +313,5 @@ def message(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     return RedirectResponse(f"/workers/{worker_id}?{query}#messages", 303)
 
 
-ROUTES = (("/workers", workers), ("/workers/{worker_id:int}", worker))
-FORMS = (("/workers/{worker_id:int}/message", message),)
+ROUTES = (("/workers", workers), ("/workers/{worker_id:row}", worker))
+FORMS = (("/workers/{worker_id:row}/message", message),)

@@ -174,8 +174,8 @@ def create_app(title: str, of: Explored) -> Starlette:
     app = Starlette(
         routes=[
             Route("/", pages.pairs),
-            Route("/picture/{at:int}", pages.picture),
-            Route("/{side}/{at:int}", pages.item),
+            Route("/picture/{at:row}", pages.picture),
+            Route("/{side}/{at:row}", pages.item),
             Route("/static/{name}", static({"desk.css": desk_module.PAGES, "explore.css": PAGES})),
         ],
         exception_handlers={404: pages.missing},

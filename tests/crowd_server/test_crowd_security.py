@@ -223,7 +223,7 @@ def test_a_form_of_another_site_does_nothing(calm, insider, path, headers):
 
 def at(path, *places):
     """A page's addresses with these at its open place; a page without one has one address."""
-    return dict.fromkeys(re.sub(r"\{\w+\}", place, path) for place in places)
+    return dict.fromkeys(re.sub(r"\{\w+(:row)?\}", place, path) for place in places)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -248,7 +248,16 @@ def test_no_page_leads_to_another_site(calm, insider, path):
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_fails_at_hostile_input(calm, path):
     """Odd bytes in the path, the query and the cookies get a page, not a failure."""
-    odd = ("%00", "%ff", "%F0%9F%90%88", "A" * 3000, "-1", "1.2", "%3Cscript%3Ealert(1)%3C/script%3E")
+    odd = (
+        "%00",
+        "%ff",
+        "%F0%9F%90%88",
+        "A" * 3000,
+        "-1",
+        "1.2",
+        "%3Cscript%3Ealert(1)%3C/script%3E",
+        "9" * 5000,
+    )
     for address in at(path, *odd):
         reply = raw(calm, address + "?a=%ff&b=%00&token=%00", Cookie="mitl_worker=%ff; mitl_operator=.")
         assert reply.status_code < 500

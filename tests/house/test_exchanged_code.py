@@ -72,16 +72,16 @@ def test_an_open_desk_goes_on(serve, browser, project):
         "/": "/",
         "/state": "/state?item=1",
         "/workers": "/workers",
-        "/workers/{worker_id:int}": "/workers/1",
+        "/workers/{worker_id:row}": "/workers/1",
         "/queue": "/queue",
-        "/queue/{number:int}": first,
-        "/image/{image_id:int}": "/image/1",
+        "/queue/{number:row}": first,
+        "/image/{image_id:row}": "/image/1",
     }
     forms = {
-        "/queue/{number:int}/decide": (f"{second}/decide", {"decision": "reject", "reason": REASON}),
+        "/queue/{number:row}/decide": (f"{second}/decide", {"decision": "reject", "reason": REASON}),
         "/send": ("/send", {}),
-        "/queue/{number:int}/reverse": (f"{second}/reverse", {"decision": "approve"}),
-        "/workers/{worker_id:int}/message": ("/workers/1/message", {"subject": "x", "text": "y"}),
+        "/queue/{number:row}/reverse": (f"{second}/reverse", {"decision": "approve"}),
+        "/workers/{worker_id:row}/message": ("/workers/1/message", {"subject": "x", "text": "y"}),
     }
     for path in pages.values():
         assert browser.get(url + path).status_code == 200, path

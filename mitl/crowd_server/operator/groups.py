@@ -212,6 +212,6 @@ ROUTES = (
     ("/operator/groups/{group}/expire", expire, "POST"),
     ("/operator/groups/{group}", group),
     ("/operator/hits/{hit}", hit),
-    ("/operator/submissions/{number:int}", submission),
-    ("/operator/late/{number:int}", late),
+    ("/operator/submissions/{number:row}", submission),
+    ("/operator/late/{number:row}", late),
 )

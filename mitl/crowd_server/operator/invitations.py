@@ -165,6 +165,6 @@ def _invitation(site: Site, request: Request) -> InvitationRow:
 
 ROUTES = (
     ("/operator/invitations", invite, "POST"),
-    ("/operator/invitations/{number:int}/revoke", ask_to_revoke),
-    ("/operator/invitations/{number:int}/revoke", revoke, "POST"),
+    ("/operator/invitations/{number:row}/revoke", ask_to_revoke),
+    ("/operator/invitations/{number:row}/revoke", revoke, "POST"),
 )
