@@ -16,7 +16,7 @@ from mitl.campaign.placing import post_planned, store_job
 from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, sweep_server, sweep_to_post
 from mitl.campaign.validating import DryRunFolder, validate_requests
 from mitl.core.pricing import format_dollars
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, choose_environment, open_context
 from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import reading
@@ -260,9 +260,12 @@ def _is_any_out(run: PostingRun) -> bool:
 
 
 def _harvest(run: PostingRun) -> str:
-    """What comes next once HITs are out."""
-    practice = ", or mitl simulate" if run.context.environment is Environment.SANDBOX else ""
-    return f"mitl serve for people{practice}; then mitl harvest"
+    """What comes next once HITs are out; where it names no environment, these commands mean this one."""
+    session, environment = run.context.session, run.context.environment
+    with reading(session):
+        here = "" if choose_environment(session, None) is environment else f" --{environment}"
+    practice = f", or mitl simulate{here}" if environment is Environment.SANDBOX else ""
+    return f"mitl serve for people{practice}; then mitl harvest{here}"
 
 
 def reconcile(settings: Settings, environment: Environment, progress: Progress = no_progress) -> StageResult:

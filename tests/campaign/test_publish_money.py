@@ -550,3 +550,14 @@ def test_what_asks_again_counts_against_the_limit_until_it_is_done(world):
     assert run_publish(world, limit=18, max_cost_cents=100).counts["hits_again"] == 1
     assert run_publish(world, limit=18, max_cost_cents=100).status == "nothing_to_do"
     assert run_publish(world, limit=36).counts["hits_again"] == 1
+
+
+def test_what_comes_next_names_the_environment_where_the_commands_would_mean_the_other(world):
+    """Beside live work `mitl harvest` alone means that."""
+    first = run_publish(world, limit=18)
+    in_pipeline(world, "UPDATE batch SET environment = 'live'")
+
+    second = run_publish(world, limit=18)
+
+    assert first.next == "mitl serve for people, or mitl simulate; then mitl harvest"
+    assert second.next == ("mitl serve for people, or mitl simulate --sandbox; then mitl harvest --sandbox")
