@@ -34,7 +34,7 @@ RECIPE = Recipe(
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dual")
-    images, captions, lessons = taught_world(folder, 14, seed=5)
+    images, captions, lessons = taught_world(folder, 24, seed=5)
     first = {caption.image_id: caption.text for caption in reversed(captions)}
     told = folder / "told.json"
     told.write_text(
