@@ -238,27 +238,64 @@ def shares(values: QueryValues) -> Floats:
     return np.full(len(values), 1 / len(values)) if values.weights is None else values.weights
 
 
+def bootstrap_sum(parts: list[QueryValues], drawn: list[Ids], samples: int, seed: int) -> Floats:
+    """(samples,) the sum of several means on resamples of all that they were taken over.
+
+    What only some of them were taken over is drawn apart, so that a resample has as much of each as there is.
+
+    Args:
+        drawn: (N,) of each part a number for what is drawn with each value, the same in all parts.
+    """
+    distinct, codes = np.unique(np.concatenate(drawn), return_inverse=True)
+    apart = np.split(codes.astype(np.int64), np.cumsum([len(part) for part in parts])[:-1])
+    rows = np.hstack(
+        [_rows(Units(at, len(distinct)), part.values, part) for at, part in zip(apart, parts, strict=True)]
+    )
+    rng = np.random.default_rng(seed)
+    _, strata = np.unique(rows[:, 1::2] > 0, axis=0, return_inverse=True)
+    strata = strata.ravel()
+    totals = np.zeros((samples, rows.shape[1]))
+    for stratum in range(strata.max() + 1):
+        totals += _resampled_totals(rows[strata == stratum], samples, rng)
+    return np.asarray((totals[:, 0::2] / totals[:, 1::2]).sum(axis=1), dtype=np.float64)
+
+
 def _resampled_means(
     units: Units, models: list[QueryValues], samples: int, rng: np.random.Generator
 ) -> Floats:
     values = models[0].values if len(models) == 1 else models[0].values - models[1].values
-    share = shares(models[0])
-    rows, sizes = _distinct(np.stack([units.sums(values * share), units.sums(share)], axis=1))  # (U, 2)
-    if len(sizes) < units.n:
-        share_of = sizes / units.n
-        blocks = _blocks(samples, len(sizes))
-        totals = np.concatenate([rng.multinomial(units.n, share_of, size=size) @ rows for size in blocks])
-    else:
-        totals = np.concatenate([_totals(rows, drawn) for drawn in _draws(units.n, samples, rng)])
+    totals = _resampled_totals(_rows(units, values, models[0]), samples, rng)
     return np.asarray(totals[:, 0] / totals[:, 1], dtype=np.float64)
 
 
+def _rows(units: Units, values: Floats, weighted: QueryValues) -> Floats:
+    """(U, 2) each unit's part of the mean, and its share."""
+    share = shares(weighted)
+    return np.stack([units.sums(values * share), units.sums(share)], axis=1)
+
+
+def _resampled_totals(rows: Floats, samples: int, rng: np.random.Generator) -> Floats:
+    """(samples, K) the sums of the rows (U, K) of each resample of them."""
+    distinct, sizes = _distinct(rows)
+    if len(sizes) < len(rows):
+        share_of = sizes / len(rows)
+        blocks = _blocks(samples, len(sizes))
+        return np.concatenate([rng.multinomial(len(rows), share_of, size=size) @ distinct for size in blocks])
+    return np.concatenate([_totals(rows, drawn) for drawn in _draws(len(rows), samples, rng)])
+
+
 def _totals(rows: Floats, drawn: Ids) -> Floats:
-    """(B, 2) the sums of the rows (U, 2) that are drawn (B, U); gathering is faster than products with counts."""
-    values, weights = (np.ascontiguousarray(column) for column in rows.T)
-    equal = bool((weights == weights[0]).all())
-    whole = np.full(len(drawn), weights.sum()) if equal else weights.take(drawn).sum(axis=1)
-    return np.stack([values.take(drawn).sum(axis=1), whole], axis=1)
+    """(B, K) the sums of the rows (U, K) that are drawn (B, U); gathering is faster than products with counts."""
+    columns = [np.ascontiguousarray(column) for column in rows.T]
+    return np.stack(
+        [
+            np.full(len(drawn), column.sum())
+            if (column == column[0]).all()
+            else column.take(drawn).sum(axis=1)
+            for column in columns
+        ],
+        axis=1,
+    )
 
 
 def _resampled_medians(

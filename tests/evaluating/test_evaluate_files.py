@@ -28,9 +28,11 @@ from hypothesis import strategies as st
 
 from mitl.errors import MetricError
 from mitl.metrics import ListRankings, Positives, score_metrics, table
+from mitl.metrics.positives import QueryValues
 from mitl.metrics.table import METRICS as TABLE
 from mitl.metrics.table import Metric, first_rank
-from mitl.stages.evaluating.models import Block
+from mitl.stages.evaluating.figures import Sampling, Scored, figures, rsums
+from mitl.stages.evaluating.models import Block, ModelSide, Sides, caption_groups
 
 
 @pytest.fixture(autouse=True)
@@ -352,6 +354,28 @@ def test_rsum_is_the_sum_of_six_recalls(place):
         counts["scores"]["release"]["similarities"][way][f"R@{k}"] for way in BY_HAND for k in (1, 5, 10)
     ]
     assert counts["rsum"]["release"]["similarities"]["value"] == pytest.approx(sum(recalls))
+
+
+def test_rsum_draws_an_image_with_the_captions_that_were_written_for_it():
+    """What i2t and t2i of an image have in common does not average out, so that its interval is theirs together."""
+    images = ModelSide.of("image", [f"{number}.jpg" for number in range(60)])
+    captions = ModelSide.of(
+        "caption", [f"{number}.jpg#{place}" for number in range(60) for place in range(5)]
+    )
+    hits = np.arange(60) % 3 == 0
+    image_of = {caption: caption.split("#")[0] for caption in captions.ids}
+    rows = []
+    for way, side, values in (
+        ("i2t", images, [hits[int(name.split(".")[0])] for name in images.ids]),
+        ("t2i", captions, [hits[int(name.split(".")[0])] for name in captions.ids]),
+    ):
+        recalls = [QueryValues(f"R@{k}", side.numbers, np.array(values, float)) for k in (1, 5, 10)]
+        groups = caption_groups(Sides(images, captions), image_of) if way == "t2i" else None
+        rows.append(Scored("set", "model", way, tuple(recalls), groups))
+
+    (total,), (i2t, *_) = rsums(rows, Sampling()), figures(rows, Sampling())
+
+    assert total.high - total.low == pytest.approx(6 * (i2t.high - i2t.low), rel=0.1)
 
 
 def test_text_ids_are_ranked_in_their_own_order(place):

@@ -13,7 +13,7 @@ from scipy import stats
 
 from mitl.errors import MetricError
 from mitl.metrics import intervals
-from mitl.metrics.intervals import QueryGroups, interval, paired
+from mitl.metrics.intervals import QueryGroups, bootstrap_sum, interval, paired
 from mitl.metrics.positives import QueryValues, Statistic
 
 
@@ -159,6 +159,30 @@ def test_queries_of_a_group_are_drawn_together(statistic):
         )
         assert (test.n_queries, swapped.n_queries) == (160, 40)
     assert found.high - found.low > 1.5 * (alone.high - alone.low)
+
+
+def test_a_sum_of_two_directions_draws_an_image_with_its_captions():
+    """Hit together, both directions move together; apart, each is drawn as often as it is there."""
+    hits = (np.arange(60) % 3 == 0).astype(float)
+    images, captions = of(hits), of(np.repeat(hits, 5), ids=np.arange(300))
+    drawn = np.arange(60), np.repeat(np.arange(60), 5)
+
+    together = bootstrap_sum([images, captions], list(drawn), 4000, 0)
+    apart = bootstrap_sum([images, captions], [drawn[0], drawn[1] + 60], 4000, 0)
+
+    one = bootstrap_sum([images], [drawn[0]], 4000, 0).std()
+    assert together.std() == pytest.approx(2 * one, rel=0.05)
+    assert apart.std() == pytest.approx(2**0.5 * one, rel=0.05)
+    assert together.mean() == pytest.approx(2 / 3, abs=0.02)
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 3))
+def test_a_sum_is_a_number_in_every_resample(images, captions, shared):
+    """However few there are of either direction, no resample lacks one."""
+    parts = [of(np.ones(images)), of(np.ones(captions), weights=np.full(captions, 1 / captions))]
+    sums = bootstrap_sum(parts, [np.arange(images), np.arange(captions) + max(0, images - shared)], 20, 0)
+
+    assert sums == pytest.approx(np.full(20, 2.0))
 
 
 def test_one_group_alone_has_no_interval():

@@ -16,7 +16,7 @@ from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import UNPOSTED, BatchRow, StoredHit
-from mitl.records import Environment, Finding, GoldControl, Page, Parsed, Table
+from mitl.records import Environment, Finding, GoldControl, Page, Parsed, Table, several
 
 if TYPE_CHECKING:
     from mitl.db.store.answers import StoredAssignment
@@ -218,9 +218,13 @@ def again_lines(plan: Plan) -> list[str]:
     """How many of the HITs are not asked for the first time, or were planned before."""
     lines = []
     if plan.again:
-        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
+        asks = "asks" if len(plan.again) == 1 else "ask"
+        lines.append(f"  {several(len(plan.again), 'HIT')} {asks} again what could not be used")
     if plan.left.hits:
-        lines.append(f"  {len(plan.left.hits):,} of the HITs were planned by an earlier run and not posted")
+        was = "was" if len(plan.left.hits) == 1 else "were"
+        lines.append(
+            f"  {several(len(plan.left.hits), 'HIT')} {was} planned by an earlier run and not posted"
+        )
     return lines
 
 

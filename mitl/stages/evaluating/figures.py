@@ -54,9 +54,15 @@ class Scored:
     groups: QueryGroups | None = None
     """Queries that are drawn together."""
 
+    def drawn(self, query_ids: Ids) -> Ids:
+        """(Q,) a number for what is drawn with each query, in i2t and t2i the same for an image and its captions."""
+        if self.groups is None:
+            return 2 * query_ids + (self.direction == Direction.T2I)
+        return self.groups.of(query_ids)
+
     def units(self, query_ids: Ids) -> int:
         """How many units of these queries are drawn."""
-        return len(np.unique(query_ids if self.groups is None else self.groups.of(query_ids)))
+        return len(np.unique(self.drawn(query_ids)))
 
     def of(self, metric: str) -> QueryValues | None:
         """The values of a metric; None where it was not taken."""
@@ -146,7 +152,7 @@ def too_few(rows: Iterable[Scored], sampling: Sampling, against: str | None) -> 
 def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
     """RSUM of every set and model that has Recall@1, 5 and 10 in both directions: their sum, from 0 to 6.
 
-    The two directions have other queries, so each is resampled by itself and the sums are added.
+    An image is drawn for both directions, with the captions that were written for it.
     """
     sums: list[Figure] = []
     by_pair: dict[tuple[str, str], dict[str, Scored]] = {}
@@ -173,20 +179,17 @@ def _recall_sum(row: Scored) -> QueryValues | None:
 def _rsum(
     positives: str, model: str, parts: Sequence[tuple[Scored, QueryValues]], sampling: Sampling
 ) -> Figure:
-    from mitl.metrics.intervals import Units, bootstrap
+    from mitl.metrics.intervals import bootstrap_sum
 
     low = high = None
     if sampling.intervals and min(row.units(total.query_ids) for row, total in parts) > 1:
-        drawn = sum(
-            bootstrap(
-                Units.of(total.query_ids, total.metric, row.groups),
-                [total],
-                sampling.samples,
-                sampling.seed + place,
-            )
-            for place, (row, total) in enumerate(parts)
+        sums = bootstrap_sum(
+            [total for _, total in parts],
+            [row.drawn(total.query_ids) for row, total in parts],
+            sampling.samples,
+            sampling.seed,
         )
-        low, high = percentile_interval(np.asarray(drawn), CONFIDENCE)
+        low, high = percentile_interval(sums, CONFIDENCE)
     value = sum(total.estimate for _, total in parts)
     queries = sum(len(np.unique(total.query_ids)) for _, total in parts)
     return Figure(positives, model, "both", "RSUM", value, low, high, queries)

@@ -292,18 +292,19 @@ def _groups(gathered: Gathered, request: EvaluationRequest, split: str) -> Ids:
     if gathered.texts is not None or is_official_split(request):
         return image_of(gathered)
     assert request.against.cxc is not None
-    groups = caption_groups(gathered.sides.captions, images_in_ratings(request.against.cxc, split)).groups
-    if unknown := int((groups < 0).sum()):
+    known = images_in_ratings(request.against.cxc, split)
+    captions = gathered.sides.captions.ids
+    if unknown := sum(caption not in known for caption in captions):
         gathered.warnings.append(
-            f"the images of {unknown:,} of {len(groups):,} captions are not known, so in t2t they match by ratings "
+            f"the images of {unknown:,} of {len(captions):,} captions are not known, so in t2t they match by ratings "
             "alone; --captions FILE names them"
         )
-    return groups
+    return caption_groups(gathered.sides, known).groups
 
 
 def _add_groups(gathered: Gathered, request: EvaluationRequest) -> None:
     """From the data set, from the official split or from the ratings, whichever is at hand."""
-    against, captions = request.against, gathered.sides.captions
+    against = request.against
     known: Mapping[str, str] = {}
     if gathered.texts is not None:
         known = gathered.texts.image_of
@@ -313,9 +314,9 @@ def _add_groups(gathered: Gathered, request: EvaluationRequest) -> None:
         }
     elif against.cxc is not None:
         known = images_in_ratings(against.cxc, choose_split(against.cxc, against.split))
-    gathered.groups = caption_groups(captions, known)
+    gathered.groups = caption_groups(gathered.sides, known)
     told = {} if against.release is None else read_original_images(against.release)
-    gathered.release_groups = caption_groups(captions, told or known)
+    gathered.release_groups = caption_groups(gathered.sides, told or known)
 
 
 def image_of(found: Gathered) -> Ids:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,16 +74,6 @@ class ModelSide:
         return self.ids[place]
 
 
-def caption_groups(captions: ModelSide, image_of: Mapping[str, str]) -> QueryGroups:
-    """The captions of each image; one of which no image is told stands alone, its group below 0."""
-    number_of = {image: number for number, image in enumerate(dict.fromkeys(image_of.values()))}
-    groups = [
-        number_of[image_of[caption_id]] if caption_id in image_of else -1 - place
-        for place, caption_id in enumerate(captions.ids)
-    ]
-    return QueryGroups(captions.numbers, np.array(groups, np.int64))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Sides:
     """What is searched with and in."""
@@ -117,6 +108,17 @@ class Sides:
     def of(self, modality: Modality) -> ModelSide:
         """The images or the captions."""
         return self.images if modality == "image" else self.captions
+
+
+def caption_groups(sides: Sides, image_of: Mapping[str, str]) -> QueryGroups:
+    """The captions of each image, under its number; one of which no image is told stands alone."""
+    fresh = count(int(sides.images.numbers.max(initial=-1)) + 1)
+    number_of = dict(sides.images.number_of)
+    groups = [
+        number_of.setdefault(image_of[caption_id], next(fresh)) if caption_id in image_of else next(fresh)
+        for caption_id in sides.captions.ids
+    ]
+    return QueryGroups(sides.captions.numbers, np.array(groups, np.int64))
 
 
 def strange_ids_hint(wanted: Sequence[str], found: Sequence[str]) -> str:

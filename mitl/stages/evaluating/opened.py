@@ -197,7 +197,7 @@ class Release:
         model, searched_items, positives = self._fitted(embeddings, similarities, asked.similarity)
         task = PositivesTask(RELEASE, positives, wanted)
         rows = score_model(model, [task], searched_items, tuple(Direction), wanted.short, no_progress)
-        groups = caption_groups(searched_items.captions, read_original_images(self.folder))
+        groups = caption_groups(searched_items, read_original_images(self.folder))
         rows = [replace(row, groups=groups) if row.direction == Direction.T2I else row for row in rows]
         scores = figures(rows, Sampling(asked.samples, asked.seed, asked.intervals))
         table = pd.DataFrame([asdict(figure) for figure in scores], columns=list(SCORE_COLUMNS))

@@ -23,7 +23,7 @@ from mitl.positives.folders import require_one_dataset
 from mitl.positives.loading import official_positives
 from mitl.proposals.candidates import ranking_path
 from mitl.proposals.sampling import sample, shuffled
-from mitl.records import BatchKind, Direction, System
+from mitl.records import BatchKind, Direction, System, several
 from mitl.retrieval.rankings import DATASET_KEY, read_ranking
 from mitl.settings import Settings
 
@@ -143,8 +143,8 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
     common = sorted(set.intersection(*query_sets))
     if len(common) < study.queries:
         raise ProposalError(
-            f"cannot sample {study.queries} queries; the systems have {len(common)} in common in the direction "
-            f"{study.direction}, so {_instead(len(common))}"
+            f"cannot sample {several(study.queries, 'query', 'queries')}; the systems have {len(common)} in common "
+            f"in the direction {study.direction}, so {_instead(len(common))}"
         )
     queries = sample(common, study.queries, settings.seed, "preference queries")
     for name, path in study.files:
