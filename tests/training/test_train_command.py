@@ -325,7 +325,9 @@ def test_a_dual_encoder_begins_by_its_name_and_goes_on(project):
     asked = ("--image-queries", 3, "--caption-queries", 3, "--top-k", 3)
 
     assert "has not learnt yet; `mitl train de-i2t`" in fails(1, "propose", "--annotator", "de-i2t", *where)
-    assert 'write `captions = "FILE"` under [annotators.de-t2t]' in fails(1, "train", "de-t2t", *QUICK, *where)
+    assert 'write `captions = "FILE"` under [annotators.de-t2t]' in fails(
+        1, "train", "de-t2t", *QUICK, *where
+    )
     done = run(project, "de-i2t", "--loss", "softmax")["counts"]["trained"]["de-i2t-tuned"]
     proposed = ok("propose", "--annotator", "de-i2t-tuned", *asked, *where, "--json").json
     on = run(project, "de-i2t-tuned", "--loss", "softmax", "--name", "on")["counts"]["trained"]["on"]
