@@ -7,8 +7,8 @@ their groups are given. Weights go with their values, and the shares of a resamp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, QueryValues, Statistic
 from mitl.metrics.table import metric_named
 
+Drawn = Callable[[Ids], Ids]
+"""Query ids (N,) to a number for what is drawn with each, equal for those that are drawn together."""
 _CELLS = 1 << 20
 """Draws held at once: some 30 MB, whatever the numbers of queries and samples are."""
 _FEW = 32
@@ -124,9 +126,44 @@ def paired(
     difference = one.estimate - other.estimate
     low, high = percentile_interval(bootstrap(units, [one, other], samples, seed), confidence)
     swapped = swaps(units, one, other, samples, seed)
-    near = abs(difference) - _ROUNDING * float(np.abs([one.values, other.values]).max())
-    hits = int((np.abs(swapped) >= near).sum())
-    return PairedTest(difference, low, high, (1 + hits) / (1 + samples), len(np.unique(one.query_ids)))
+    p_value = _p_value(difference, swapped, float(np.abs([one.values, other.values]).max()))
+    return PairedTest(difference, low, high, p_value, len(np.unique(one.query_ids)))
+
+
+def paired_sum(
+    ones: Sequence[QueryValues],
+    others: Sequence[QueryValues],
+    drawn: Sequence[Drawn],
+    *,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> PairedTest:
+    """As ``paired``, of the sums of several means: what is drawn or swapped together is so in all of them.
+
+    Raises:
+        MetricError: as ``paired``, of any part.
+    """
+    parts = []
+    for pair in zip(ones, others, strict=True):
+        for values in pair:
+            _check(values, samples, confidence)
+        one, other = _matched(*pair)
+        parts.append(replace(one, values=one.values - other.values))
+    difference = sum(part.estimate for part in parts)
+    low, high = percentile_interval(bootstrap_sum(parts, drawn, samples, seed), confidence)
+    units = _in_common(parts, drawn)
+    sums = sum(at.sums(part.values * shares(part)) for at, part in zip(units, parts, strict=True))
+    rng = np.random.default_rng([seed, 1])
+    largest = max(float(np.abs(values.values).max()) for values in (*ones, *others))
+    p_value = _p_value(difference, _swapped_sums(np.asarray(sums), samples, rng), largest)
+    return PairedTest(difference, low, high, p_value, sum(len(np.unique(part.query_ids)) for part in parts))
+
+
+def _p_value(difference: float, swapped: Floats, largest: float) -> float:
+    """The share of arrangements, the one seen among them, that are as far from 0, of values up to ``largest``."""
+    hits = int((np.abs(swapped) >= abs(difference) - _ROUNDING * largest).sum())
+    return (1 + hits) / (1 + len(swapped))
 
 
 def _matched(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues]:
@@ -226,7 +263,11 @@ def swaps(units: Units, one: QueryValues, other: QueryValues, samples: int, seed
     rng = np.random.default_rng([seed, 1])  # apart from the bootstrap's stream
     if one.statistic is Statistic.MEDIAN:
         return _swapped_medians(units, one, other, samples, rng)
-    sums = units.sums((one.values - other.values) * shares(one))
+    return _swapped_sums(units.sums((one.values - other.values) * shares(one)), samples, rng)
+
+
+def _swapped_sums(sums: Floats, samples: int, rng: np.random.Generator) -> Floats:
+    """(samples,) what the differences (n,) add up to when a fair coin turns each."""
     sums = sums[sums != 0]  # a swap of equal values changes nothing
     if not len(sums):
         return np.zeros(samples)
@@ -238,18 +279,16 @@ def shares(values: QueryValues) -> Floats:
     return np.full(len(values), 1 / len(values)) if values.weights is None else values.weights
 
 
-def bootstrap_sum(parts: list[QueryValues], drawn: list[Ids], samples: int, seed: int) -> Floats:
+def bootstrap_sum(parts: Sequence[QueryValues], drawn: Sequence[Drawn], samples: int, seed: int) -> Floats:
     """(samples,) the sum of several means on resamples of all that they were taken over.
 
     What only some of them were taken over is drawn apart, so that a resample has as much of each as there is.
 
     Args:
-        drawn: (N,) of each part a number for what is drawn with each value, the same in all parts.
+        drawn: of each part, (N,) query ids to a number for what is drawn with each, the same in all parts.
     """
-    distinct, codes = np.unique(np.concatenate(drawn), return_inverse=True)
-    apart = np.split(codes.astype(np.int64), np.cumsum([len(part) for part in parts])[:-1])
     rows = np.hstack(
-        [_rows(Units(at, len(distinct)), part.values, part) for at, part in zip(apart, parts, strict=True)]
+        [_rows(units, part.values, part) for units, part in zip(_in_common(parts, drawn), parts, strict=True)]
     )
     rng = np.random.default_rng(seed)
     _, strata = np.unique(rows[:, 1::2] > 0, axis=0, return_inverse=True)
@@ -258,6 +297,14 @@ def bootstrap_sum(parts: list[QueryValues], drawn: list[Ids], samples: int, seed
     for stratum in range(strata.max() + 1):
         totals += _resampled_totals(rows[strata == stratum], samples, rng)
     return np.asarray((totals[:, 0::2] / totals[:, 1::2]).sum(axis=1), dtype=np.float64)
+
+
+def _in_common(parts: Sequence[QueryValues], drawn: Sequence[Drawn]) -> list[Units]:
+    """What is drawn of each part, numbered over all parts."""
+    numbers = [of(part.query_ids) for of, part in zip(drawn, parts, strict=True)]
+    distinct, codes = np.unique(np.concatenate(numbers), return_inverse=True)
+    ends = np.cumsum([len(part) for part in parts])
+    return [Units(at, len(distinct)) for at in np.split(codes.astype(np.int64), ends[:-1])]
 
 
 def _resampled_means(

@@ -31,7 +31,7 @@ from mitl.metrics import ListRankings, Positives, score_metrics, table
 from mitl.metrics.positives import QueryValues
 from mitl.metrics.table import METRICS as TABLE
 from mitl.metrics.table import Metric, first_rank
-from mitl.stages.evaluating.figures import Sampling, Scored, figures, rsums
+from mitl.stages.evaluating.figures import Sampling, Scored, compare, figures, rsums
 from mitl.stages.evaluating.models import Block, ModelSide, Sides, caption_groups
 
 
@@ -362,20 +362,36 @@ def test_rsum_draws_an_image_with_the_captions_that_were_written_for_it():
     captions = ModelSide.of(
         "caption", [f"{number}.jpg#{place}" for number in range(60) for place in range(5)]
     )
-    hits = np.arange(60) % 3 == 0
     image_of = {caption: caption.split("#")[0] for caption in captions.ids}
-    rows = []
-    for way, side, values in (
-        ("i2t", images, [hits[int(name.split(".")[0])] for name in images.ids]),
-        ("t2i", captions, [hits[int(name.split(".")[0])] for name in captions.ids]),
-    ):
-        recalls = [QueryValues(f"R@{k}", side.numbers, np.array(values, float)) for k in (1, 5, 10)]
-        groups = caption_groups(Sides(images, captions), image_of) if way == "t2i" else None
-        rows.append(Scored("set", "model", way, tuple(recalls), groups))
+    groups = caption_groups(Sides(images, captions), image_of)
 
-    (total,), (i2t, *_) = rsums(rows, Sampling()), figures(rows, Sampling())
+    def rows(model, hits):
+        hit = {f"{number}.jpg" for number in hits}
+        of_images = np.array([name in hit for name in images.ids], float)
+        of_captions = np.array([image_of[name] in hit for name in captions.ids], float)
+        return [
+            Scored(
+                "set",
+                model,
+                way,
+                tuple(QueryValues(f"R@{k}", side.numbers, values) for k in (1, 5, 10)),
+                drawn,
+            )
+            for way, side, values, drawn in (
+                ("i2t", images, of_images, None),
+                ("t2i", captions, of_captions, groups),
+            )
+        ]
+
+    one, other = rows("one", {*range(0, 60, 3)}), rows("other", {*range(0, 60, 3)} - {0, 30})
+
+    (total,), (i2t, *_) = rsums(one, Sampling()), figures(one, Sampling())
+    of_i2t, *_, of_sum = compare([*one, *other], "one", Sampling())
 
     assert total.high - total.low == pytest.approx(6 * (i2t.high - i2t.low), rel=0.1)
+    assert (of_sum.model, of_sum.direction, of_sum.metric) == ("other", "both", "RSUM")
+    assert of_sum.difference == pytest.approx(-6 * 2 / 60)
+    assert of_sum.p_value == pytest.approx(of_i2t.p_value, abs=0.05)  # no more evidence than one direction is
 
 
 def test_text_ids_are_ranked_in_their_own_order(place):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import astuple
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import stats
 
 from mitl.errors import MetricError
 from mitl.metrics import intervals
-from mitl.metrics.intervals import QueryGroups, bootstrap_sum, interval, paired
+from mitl.metrics.intervals import QueryGroups, bootstrap_sum, interval, paired, paired_sum
 from mitl.metrics.positives import QueryValues, Statistic
 
 
@@ -161,26 +162,50 @@ def test_queries_of_a_group_are_drawn_together(statistic):
     assert found.high - found.low > 1.5 * (alone.high - alone.low)
 
 
+def same(ids):
+    return ids
+
+
 def test_a_sum_of_two_directions_draws_an_image_with_its_captions():
     """Hit together, both directions move together; apart, each is drawn as often as it is there."""
     hits = (np.arange(60) % 3 == 0).astype(float)
-    images, captions = of(hits), of(np.repeat(hits, 5), ids=np.arange(300))
-    drawn = np.arange(60), np.repeat(np.arange(60), 5)
+    parts = [of(hits), of(np.repeat(hits, 5), ids=np.arange(300))]
 
-    together = bootstrap_sum([images, captions], list(drawn), 4000, 0)
-    apart = bootstrap_sum([images, captions], [drawn[0], drawn[1] + 60], 4000, 0)
+    together = bootstrap_sum(parts, [same, lambda ids: ids // 5], 4000, 0)
+    apart = bootstrap_sum(parts, [same, lambda ids: ids // 5 + 60], 4000, 0)
 
-    one = bootstrap_sum([images], [drawn[0]], 4000, 0).std()
+    one = bootstrap_sum(parts[:1], [same], 4000, 0).std()
     assert together.std() == pytest.approx(2 * one, rel=0.05)
     assert apart.std() == pytest.approx(2**0.5 * one, rel=0.05)
     assert together.mean() == pytest.approx(2 / 3, abs=0.02)
+
+
+def test_sums_are_paired_as_what_they_are_made_of():
+    """Of one part it is the plain test; two parts that are swapped together are no more evidence than one."""
+    rng = np.random.default_rng(0)
+    one, other = rng.random(40), rng.random(40) * 0.9
+    shuffled = rng.permutation(40)
+    plain = paired(of(one), of(other))
+    alone = paired_sum([of(one)], [of(other[shuffled], ids=shuffled)], [same])
+    both = paired_sum(
+        [of(one), of(one, ids=np.arange(40) + 100)],
+        [of(other), of(other, ids=np.arange(40) + 100)],
+        [same, lambda ids: ids - 100],
+    )
+
+    assert astuple(alone) == pytest.approx(astuple(plain))
+    assert both.p_value == pytest.approx(plain.p_value)
+    assert (both.difference, both.low, both.high) == pytest.approx(
+        (2 * plain.difference, 2 * plain.low, 2 * plain.high)
+    )
+    assert both.n_queries == 80
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 3))
 def test_a_sum_is_a_number_in_every_resample(images, captions, shared):
     """However few there are of either direction, no resample lacks one."""
     parts = [of(np.ones(images)), of(np.ones(captions), weights=np.full(captions, 1 / captions))]
-    sums = bootstrap_sum(parts, [np.arange(images), np.arange(captions) + max(0, images - shared)], 20, 0)
+    sums = bootstrap_sum(parts, [same, lambda ids: ids + max(0, images - shared)], 20, 0)
 
     assert sums == pytest.approx(np.full(20, 2.0))
 

@@ -149,20 +149,31 @@ def too_few(rows: Iterable[Scored], sampling: Sampling, against: str | None) -> 
         yield f"{name} {way} has a value of {what}; {' or '.join(asked)} needs at least 2"
 
 
-def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
-    """RSUM of every set and model that has Recall@1, 5 and 10 in both directions: their sum, from 0 to 6.
+@dataclass(frozen=True, slots=True, eq=False)
+class _RecallSum:
+    """R@1 + R@5 + R@10 of one model on one set, query by query, of i2t and of t2i."""
 
-    An image is drawn for both directions, with the captions that were written for it.
-    """
-    sums: list[Figure] = []
+    parts: tuple[QueryValues, ...]
+    drawn: tuple[Callable[[Ids], Ids], ...]
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether several queries, or groups of them, are drawn in each direction."""
+        both = zip(self.parts, self.drawn, strict=True)
+        return min(len(np.unique(of(part.query_ids))) for part, of in both) > 1
+
+
+def _recall_sums(rows: Sequence[Scored]) -> dict[tuple[str, str], _RecallSum]:
+    """Set and model → its sums, where it has the three recalls in both directions."""
     by_pair: dict[tuple[str, str], dict[str, Scored]] = {}
     for row in rows:
         by_pair.setdefault((row.positives, row.model), {})[row.direction] = row
-    for (positives, model), by_direction in by_pair.items():
-        parts = [(row, _recall_sum(row)) for row in map(by_direction.get, ("i2t", "t2i")) if row is not None]
-        whole = [(row, total) for row, total in parts if total is not None]
-        if len(whole) == 2:
-            sums.append(_rsum(positives, model, whole, sampling))
+    sums = {}
+    for pair, by_direction in by_pair.items():
+        both = [row for row in map(by_direction.get, ("i2t", "t2i")) if row is not None]
+        parts = [part for part in map(_recall_sum, both) if part is not None]
+        if len(parts) == 2:
+            sums[pair] = _RecallSum(tuple(parts), tuple(row.drawn for row in both))
     return sums
 
 
@@ -176,23 +187,23 @@ def _recall_sum(row: Scored) -> QueryValues | None:
     return QueryValues("RSUM", present[0].query_ids, total, weights=present[0].weights)
 
 
-def _rsum(
-    positives: str, model: str, parts: Sequence[tuple[Scored, QueryValues]], sampling: Sampling
-) -> Figure:
+def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
+    """RSUM of every set and model that has Recall@1, 5 and 10 in both directions: their sum, from 0 to 6.
+
+    An image is drawn for both directions, with the captions that were written for it.
+    """
     from mitl.metrics.intervals import bootstrap_sum
 
-    low = high = None
-    if sampling.intervals and min(row.units(total.query_ids) for row, total in parts) > 1:
-        sums = bootstrap_sum(
-            [total for _, total in parts],
-            [row.drawn(total.query_ids) for row, total in parts],
-            sampling.samples,
-            sampling.seed,
-        )
-        low, high = percentile_interval(sums, CONFIDENCE)
-    value = sum(total.estimate for _, total in parts)
-    queries = sum(len(np.unique(total.query_ids)) for _, total in parts)
-    return Figure(positives, model, "both", "RSUM", value, low, high, queries)
+    sums = []
+    for (positives, model), total in _recall_sums(rows).items():
+        low = high = None
+        if sampling.intervals and total.has_interval:
+            drawn = bootstrap_sum(total.parts, total.drawn, sampling.samples, sampling.seed)
+            low, high = percentile_interval(drawn, CONFIDENCE)
+        value = sum(part.estimate for part in total.parts)
+        queries = sum(len(np.unique(part.query_ids)) for part in total.parts)
+        sums.append(Figure(positives, model, "both", "RSUM", value, low, high, queries))
+    return sums
 
 
 def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[ModelDifference]:
@@ -213,7 +224,7 @@ def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[Mo
         other = base.get((row.positives, row.direction))
         if row.model != against and other is not None:
             differences += _comparisons(row, other, sampling)
-    return differences
+    return differences + list(_compared_sums(rows, against, sampling))
 
 
 def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[ModelDifference]:
@@ -238,6 +249,24 @@ def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[Mod
             raise MetricError(f"{row.model} and {other.model} on {row.positives}: {error}") from error
         about = row.positives, row.model, other.model, row.direction, values.metric
         yield ModelDifference(*about, *astuple(test))
+
+
+def _compared_sums(rows: Sequence[Scored], against: str, sampling: Sampling) -> Iterator[ModelDifference]:
+    from mitl.metrics.intervals import paired_sum
+
+    sums = _recall_sums(rows)
+    for (positives, model), total in sums.items():
+        theirs = sums.get((positives, against))
+        if model != against and theirs is not None and total.has_interval:
+            test = paired_sum(
+                total.parts,
+                theirs.parts,
+                total.drawn,
+                samples=sampling.samples,
+                confidence=CONFIDENCE,
+                seed=sampling.seed,
+            )
+            yield ModelDifference(positives, model, against, "both", "RSUM", *astuple(test))
 
 
 def _shared(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues]:
