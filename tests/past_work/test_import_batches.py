@@ -23,7 +23,7 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd.result_file import kept_rows
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, desk, hits, imports, items, judgements, open_work, parses, proposals
+from mitl.db.store import answers, hits, imports, items, judgements, open_work, parses, proposals
 from mitl.errors import DatasetError
 from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Decision, Direction, Environment, HitState, JudgementSource, Label, Outcome, PairRole
@@ -110,10 +110,9 @@ def what_is_known(settings: Settings) -> tuple[Counter, Counter]:
         stored = judgements.judgements(session, SANDBOX)
         rows = answers.assignments(session, SANDBOX)
         texts = {
-            (row.key, place): words
+            (row.key, one.place): one.record.text
             for row in rows
-            for place, given in desk.given(session, row.id).items()
-            for words in given.get("text", ())
+            for one in judgements.judgements_of(session, row.id)
         }
     names = {row.id: row.key for row in rows}
     return (
@@ -361,7 +360,7 @@ def test_controls_of_a_foreign_batch_check_workers_and_make_no_positive(folder):
     assert "The files of past work say which pairs were controls" in sheet
     settings = load_settings(folder, environ={})
     with open_database(settings.db_url, read_only=True) as session:
-        controls = judgements.gold_judgements(session, LIVE)
+        controls = [one for one in judgements.judgements(session, LIVE) if one.record.role.is_gold]
     assert [(one.place, one.record.role, one.record.label) for one in controls] == [
         (1, PairRole.GOLD_NEGATIVE, Label.NO)
     ] * 2

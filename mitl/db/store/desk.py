@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sqlalchemy import and_, case, func, select
@@ -18,32 +17,21 @@ from mitl.db.models import (
     Assignment,
     Batch,
     Hit,
-    HitItemRow,
     ItemRow,
     Journal,
     JudgementRow,
     Ledger,
-    PairRow,
     PartRow,
+    Rationale,
     SideRow,
     Worker,
 )
-from mitl.db.models import Rationale as RationaleRow
 from mitl.db.store.answers import submission_key
 from mitl.db.store.items import LEFT, RIGHT
 from mitl.db.store.ledger import answer_tables
-from mitl.db.store.statements import AT_PLACE, number_columns, query_by_worker
-from mitl.records import (
-    Decision,
-    Environment,
-    JournalState,
-    Label,
-    Outcome,
-    Pair,
-    PairRole,
-    PartKind,
-)
-from mitl.records.questions import PLAYED, Given
+from mitl.db.store.statements import number_columns, query_by_worker
+from mitl.records import Decision, Environment, JournalState, PartKind
+from mitl.records.questions import PLAYED
 
 _DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
 
@@ -277,8 +265,8 @@ def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tup
 
 def played(session: Session, environment: Environment) -> dict[str, tuple[int, int]]:
     """Worker → answers whose sound or video was played at least in part, and all answers."""
-    heard = select(RationaleRow.judgement_id).where(
-        RationaleRow.kind == PLAYED.name, RationaleRow.value != PLAYED.values[0]
+    heard = select(Rationale.judgement_id).where(
+        Rationale.kind == PLAYED.name, Rationale.value != PLAYED.values[0]
     )
     query = (
         select(
@@ -292,88 +280,3 @@ def played(session: Session, environment: Environment) -> dict[str, tuple[int, i
         .group_by(Worker.mturk_worker_id)
     )
     return {worker: (int(some), total) for worker, some, total in session.execute(query)}
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRow:
-    """One answer with who gave it and where, without its reasons."""
-
-    assignment_id: int
-    worker_id: int
-    worker: str
-    place: int
-    pair: Pair
-    role: PairRole
-    outcome: Outcome
-    label: Label | None
-    active_ms: int | None
-
-
-def _answers() -> Any:
-    return (
-        select(
-            JudgementRow.assignment_id,
-            Worker.id,
-            Worker.mturk_worker_id,
-            JudgementRow.place,
-            PairRow.left_id,
-            PairRow.right_id,
-            HitItemRow.role,
-            JudgementRow.outcome,
-            JudgementRow.label,
-            JudgementRow.active_ms,
-        )
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItemRow, AT_PLACE)
-        .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .order_by(JudgementRow.assignment_id, JudgementRow.place)
-    )
-
-
-def _rows(session: Session, query: Any) -> list[AnswerRow]:
-    return [
-        AnswerRow(assignment, worker_id, worker, place, Pair(image, caption), role, outcome, label, ms)
-        for assignment, worker_id, worker, place, image, caption, role, outcome, label, ms in session.execute(
-            query
-        )
-    ]
-
-
-def answers_of(session: Session, assignment_id: int) -> list[AnswerRow]:
-    """The answers of one submission by place."""
-    return _rows(session, _answers().where(JudgementRow.assignment_id == assignment_id))
-
-
-def answers_of_worker(session: Session, worker_id: int) -> list[AnswerRow]:
-    """The answers of one worker by submission and place."""
-    return _rows(session, _answers().where(Assignment.worker_id == worker_id))
-
-
-def answers_beside(session: Session, environment: Environment, assignment_id: int) -> list[AnswerRow]:
-    """What other submissions say about the pairs of this one."""
-    pairs = select(JudgementRow.pair_id).where(JudgementRow.assignment_id == assignment_id)
-    return _rows(
-        session,
-        _answers().where(
-            Batch.environment == environment,
-            JudgementRow.pair_id.in_(pairs),
-            JudgementRow.assignment_id != assignment_id,
-        ),
-    )
-
-
-def given(session: Session, assignment_id: int) -> dict[int, Given]:
-    """Place → the answers of a submission besides the label, in order."""
-    answers: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    query = (
-        select(JudgementRow.place, RationaleRow.kind, RationaleRow.value)
-        .join(JudgementRow, JudgementRow.id == RationaleRow.judgement_id)
-        .where(JudgementRow.assignment_id == assignment_id)
-        .order_by(RationaleRow.id)
-    )
-    for place, name, value in session.execute(query):
-        answers[place][name] = (*answers[place].get(name, ()), value)
-    return dict(answers)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import and_, false, update
+from sqlalchemy import ColumnElement, and_, false, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Hit, HitItemRow, JudgementRow, PairRow, Rationale, Worker
-from mitl.db.store.statements import AT_PLACE, change_among, chunks, query_by_worker, query_submissions
-from mitl.records import Environment, Judgement, Outcome, Pair, PairRole
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow, Rationale, Worker
+from mitl.db.store.statements import AT_PLACE, Wide, change_among, chunks, query_submissions
+from mitl.records import Environment, Judgement, Label, Outcome, Pair, PairRole
 from mitl.records.questions import TEXT, Given
 
 _GOLD_ROLES = [role for role in PairRole if role.is_gold]
+_ASKED_ROLES = [role for role in PairRole if role.is_asked]
+_MATCHES = [label for label in Label if label.is_positive]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,59 +32,61 @@ class StoredJudgement:
 
 
 def judgements(session: Session, environment: Environment) -> list[StoredJudgement]:
-    """Every judgement of an environment, by submission and place, with its role and rationale."""
-    query = _judgements(environment).order_by(JudgementRow.assignment_id, JudgementRow.place)
-    return _stored(session.execute(query), _rationale(session, environment))
+    """Every judgement of an environment, by submission and place, with its role and rationale but for own words."""
+    here = Batch.environment == environment
+    return _judgements(session, here, given=_rationale(session, here, Rationale.kind != TEXT.name))
 
 
-def gold_judgements(
-    session: Session, environment: Environment, submissions: Sequence[int] | None = None
-) -> list[StoredJudgement]:
-    """The judgements of an environment on controls, by submission and place: pair, role, worker and label alone.
-
-    Args:
-        submissions: on these submissions alone.
-    """
+def judged_matches(session: Session, environment: Environment) -> set[Pair]:
+    """The pairs that anybody called a match where they were asked, whether that counts or not."""
     query = (
-        query_by_worker(
-            environment,
-            JudgementRow.id,
-            JudgementRow.assignment_id,
-            Assignment.hit_id,
-            Worker.id,
-            JudgementRow.place,
-            PairRow.left_id,
-            PairRow.right_id,
-            Worker.mturk_worker_id,
-            JudgementRow.label,
-            HitItemRow.role,
-        )
+        query_submissions(environment, PairRow.left_id, PairRow.right_id)
         .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
-        .join(HitItemRow, AT_PLACE)
         .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .where(HitItemRow.role.in_(_GOLD_ROLES))
-        .order_by(JudgementRow.assignment_id, JudgementRow.place)
+        .join(HitItemRow, AT_PLACE)
+        .where(JudgementRow.label.in_(_MATCHES), HitItemRow.role.in_(_ASKED_ROLES))
+        .distinct()
     )
-    parts = [query]
-    if submissions is not None:
-        parts = [query.where(Assignment.id.in_(chunk)) for chunk in chunks(sorted(submissions))]
+    return {Pair(*row) for row in session.execute(query)}
+
+
+def gold_judgements(session: Session, submissions: Sequence[int]) -> list[StoredJudgement]:
+    """The judgements of these submissions on controls, without rationale."""
     return [
-        StoredJudgement(id_, of, hit, worker_id, place, Judgement(Pair(*pair), worker, label, role=role))
-        for part in parts
-        for id_, of, hit, worker_id, place, *pair, worker, label, role in session.execute(part)
+        judgement
+        for chunk in chunks(sorted(submissions))
+        for judgement in _judgements(session, Assignment.id.in_(chunk), HitItemRow.role.in_(_GOLD_ROLES))
     ]
 
 
-_IS_ANSWERED = and_(JudgementRow.outcome == Outcome.ANSWERED, JudgementRow.label.is_not(None))
+def judgements_of(session: Session, assignment_id: int) -> list[StoredJudgement]:
+    """Those of one submission by place, with all that was answered besides the label."""
+    here = JudgementRow.assignment_id == assignment_id
+    return _judgements(session, here, given=_rationale(session, here))
 
 
-def _judgements(environment: Environment) -> Any:
-    return (
-        query_submissions(
-            environment,
+def judgements_beside(
+    session: Session, environment: Environment, assignment_id: int
+) -> list[StoredJudgement]:
+    """What other submissions say about the pairs of this one, without rationale."""
+    pairs = select(JudgementRow.pair_id).where(JudgementRow.assignment_id == assignment_id)
+    elsewhere = JudgementRow.pair_id.in_(pairs), JudgementRow.assignment_id != assignment_id
+    return _judgements(session, Batch.environment == environment, *elsewhere)
+
+
+def judgements_of_worker(session: Session, worker_id: int) -> list[StoredJudgement]:
+    """Those of one worker by submission and place, without rationale."""
+    return _judgements(session, Assignment.worker_id == worker_id)
+
+
+def _judgements(
+    session: Session, *conditions: ColumnElement[bool], given: Mapping[int, Given] | None = None
+) -> list[StoredJudgement]:
+    query: Wide = (
+        select(
             JudgementRow.id,
             JudgementRow.assignment_id,
-            Hit.id,
+            Assignment.hit_id,
             Worker.id,
             JudgementRow.place,
             PairRow.left_id,
@@ -97,46 +100,42 @@ def _judgements(environment: Environment) -> Any:
             JudgementRow.source,
             Assignment.submitted_at,
         )
-        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
         .join(HitItemRow, AT_PLACE)
         .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .where(*conditions)
+        .order_by(JudgementRow.assignment_id, JudgementRow.place)
     )
-
-
-def _stored(results: Iterable[Any], rationale: Mapping[int, Given]) -> list[StoredJudgement]:
-    found = []
-    for row in results:
-        found.append(
-            StoredJudgement(
-                id=row[0],
-                assignment_id=row[1],
-                hit_id=row[2],
-                worker_id=row[3],
-                place=row[4],
-                record=Judgement(
-                    pair=Pair(row[5], row[6]),
-                    worker=row[7],
-                    label=row[8],
-                    outcome=row[9],
-                    role=row[10],
-                    usable=row[11],
-                    given=rationale.get(row[0], {}),
-                    active_ms=row[12],
-                    source=row[13],
-                    submitted_at=row[14],
-                ),
-            )
+    said = given or {}
+    return [
+        StoredJudgement(
+            id_,
+            of,
+            hit,
+            worker_id,
+            place,
+            Judgement(
+                Pair(image, caption), worker, label, outcome, role, usable, said.get(id_, {}), *measured
+            ),
         )
-    return found
+        for id_, of, hit, worker_id, place, image, caption, worker, label, outcome, role, usable, *measured in (
+            session.execute(query)
+        )
+    ]
 
 
-def _rationale(session: Session, environment: Environment) -> Mapping[int, Given]:
+def _rationale(session: Session, *conditions: ColumnElement[bool]) -> Mapping[int, Given]:
+    """Judgement → what was answered besides the label, in order."""
     query = (
-        query_submissions(environment, Rationale.judgement_id, Rationale.kind, Rationale.value)
-        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
-        .join(Rationale, Rationale.judgement_id == JudgementRow.id)
-        .where(Rationale.kind != TEXT.name)
+        select(Rationale.judgement_id, Rationale.kind, Rationale.value)
+        .join(JudgementRow, JudgementRow.id == Rationale.judgement_id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(*conditions)
         .order_by(Rationale.id)
     )
     values: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)
@@ -144,6 +143,9 @@ def _rationale(session: Session, environment: Environment) -> Mapping[int, Given
         of_judgement = values[judgement_id]
         of_judgement[kind] = (*of_judgement.get(kind, ()), value)
     return values
+
+
+_IS_ANSWERED = and_(JudgementRow.outcome == Outcome.ANSWERED, JudgementRow.label.is_not(None))
 
 
 def use_answered(session: Session, assignment_ids: Sequence[int], usable: bool) -> None:

@@ -15,9 +15,9 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import judgements as judgement_store
 from mitl.db.store import ledger, rating_pages
 from mitl.db.store.answers import StoredAssignment
-from mitl.db.store.desk import AnswerRow
 from mitl.judgements.conduct import haste
 from mitl.judgements.gold_records import GoldState
 from mitl.records import (
@@ -26,6 +26,7 @@ from mitl.records import (
     Environment,
     Finding,
     GoldControl,
+    Judgement,
     Label,
     Outcome,
     Pair,
@@ -146,7 +147,7 @@ class Strip:
     """A submission in short: its answers in the page's order."""
 
     row: StoredAssignment
-    cells: tuple[AnswerRow, ...]
+    cells: tuple[Judgement, ...]
     active_s: float | None
     passed: tuple[bool | None, ...]
     """Of each cell: whether the control was passed; None for other pairs and where it was not answered."""
@@ -194,49 +195,50 @@ def submission(context: Context, number: int, golds: GoldState) -> DeskSubmissio
 
 def _pairs(context: Context, row: StoredAssignment, golds: GoldState) -> tuple[SeenPair, ...]:
     session, rule = context.session, context.settings.gold_rule
-    answers = desk_store.answers_of(session, row.id)
-    images = desk_store.image_addresses(session, [answer.pair.image_id for answer in answers])
-    captions = desk_store.caption_texts(session, [answer.pair.caption_id for answer in answers])
-    documents = desk_store.document_texts(session, [answer.pair.image_id for answer in answers])
+    answers = judgement_store.judgements_of(session, row.id)
+    pairs = [answer.record.pair for answer in answers]
+    images = desk_store.image_addresses(session, [pair.image_id for pair in pairs])
+    captions = desk_store.caption_texts(session, [pair.caption_id for pair in pairs])
+    documents = desk_store.document_texts(session, [pair.image_id for pair in pairs])
     # A caption has one image of its own; a query may have several documents.
     dataset = item_store.dataset(session)
     originals = set(item_store.originals(session, dataset.id)) if documents else set()
     changed = item_store.references(session, dataset.id) if dataset.form.composed else {}
-    shown = [changed[answer.pair.caption_id] for answer in answers if changed]
+    shown = [changed[pair.caption_id] for pair in pairs if changed]
     references = desk_store.image_addresses(session, shown)
-    further = desk_store.given(session, row.id)
     others: dict[Pair, Counter[Label]] = defaultdict(Counter)
-    for beside in desk_store.answers_beside(session, context.environment, row.id):
-        if beside.label is not None and beside.worker_id != row.worker_id:
-            others[beside.pair][beside.label] += 1
-    pairs = []
-    for answer in answers:
-        text, own_image = captions[answer.pair.caption_id]
+    for beside in judgement_store.judgements_beside(session, context.environment, row.id):
+        if beside.record.label is not None and beside.worker_id != row.worker_id:
+            others[beside.record.pair][beside.record.label] += 1
+    seen = []
+    for stored in answers:
+        answer, pair = stored.record, stored.record.pair
+        text, own_image = captions[pair.caption_id]
         control = answer.role.is_gold
-        pairs.append(
+        seen.append(
             SeenPair(
-                place=answer.place,
-                image_id=answer.pair.image_id,
-                image=_address(answer.pair.image_id, *images[answer.pair.image_id]),
+                place=stored.place,
+                image_id=pair.image_id,
+                image=_address(pair.image_id, *images[pair.image_id]),
                 caption=text,
-                own=own_image == answer.pair.image_id or answer.pair in originals,
+                own=own_image == pair.image_id or pair in originals,
                 role=answer.role,
                 outcome=answer.outcome,
                 label=answer.label,
                 passed=rule.passed(answer.role, answer.label) if control else None,
-                withdrawn=control and GoldControl(answer.pair, answer.role) in golds.withdrawn,
-                given=further.get(answer.place, {}),
+                withdrawn=control and GoldControl(pair, answer.role) in golds.withdrawn,
+                given=answer.given,
                 seconds=answer.active_ms / 1000 if answer.active_ms else None,
-                others=others[answer.pair],
+                others=others[pair],
                 expected=rule.passes(answer.role) if control else (),
-                texts=documents.get(answer.pair.image_id, ()),
+                texts=documents.get(pair.image_id, ()),
                 kind=dataset.form.left_part,
                 reference=_address(first, *references[first])
-                if (first := changed.get(answer.pair.caption_id)) is not None
+                if (first := changed.get(pair.caption_id)) is not None
                 else None,
             )
         )
-    return tuple(pairs)
+    return tuple(seen)
 
 
 def _address(image_id: int, file: str | None, url: str | None) -> str | None:
@@ -247,9 +249,9 @@ def _address(image_id: int, file: str | None, url: str | None) -> str | None:
 
 def strips(session: Session, environment: Environment, worker_id: int, rule: GoldRule) -> tuple[Strip, ...]:
     """A worker's submissions in short, newest first."""
-    answers: dict[int, list[AnswerRow]] = defaultdict(list)
-    for answer in desk_store.answers_of_worker(session, worker_id):
-        answers[answer.assignment_id].append(answer)
+    answers: dict[int, list[Judgement]] = defaultdict(list)
+    for answer in judgement_store.judgements_of_worker(session, worker_id):
+        answers[answer.assignment_id].append(answer.record)
     rows = answer_store.assignments(session, environment, worker_id=worker_id)
     rated = rating_pages.answers(session, [row.id for row in rows if row.id not in answers])
     others = hit_store.other_kinds(session, environment)

@@ -47,7 +47,7 @@ def draw_controls(
     known_pairs = {
         *originals,
         *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),
-        *_judged_positive(session, environment),
+        *judgement_store.judged_matches(session, environment),
         # A composed query may not find its own reference, which no page shows as a candidate either.
         *(Pair(query.reference_id, query.id) for query in captions if query.reference_id is not None),
     }
@@ -84,14 +84,6 @@ def draw_controls(
             high = ranked_pairs(rankings, low_depth(min(len(image_ids), len(captions))))
             again = negatives(high, proposal_store.candidate_pairs(session, list(Direction)))
     return positives, [*fresh, *(pair for pair in again if pair not in fresh)][:wanted]
-
-
-def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
-    return {
-        row.record.pair
-        for row in judgement_store.judgements(session, environment)
-        if row.record.label is not None and row.record.label.is_positive and row.record.role.is_asked
-    }
 
 
 def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:

@@ -169,7 +169,7 @@ class PairsKind:
     ) -> Mapping[int, Sequence[Finding]]:
         """By the page's gold controls."""
         on_page: dict[int, list[Judgement]] = defaultdict(list)
-        for stored in judgement_store.gold_judgements(session, environment, [row.id for row in rows]):
+        for stored in judgement_store.gold_judgements(session, [row.id for row in rows]):
             on_page[stored.assignment_id].append(stored.record)
         return {row.id: gold_findings(check_assignment(on_page[row.id], rule, withdrawn)) for row in rows}
 
