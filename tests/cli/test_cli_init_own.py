@@ -76,8 +76,14 @@ def spoil(own):
 def test_check_items_names_every_picture_that_is_not_as_it_should_be(own):
     """As warnings, so that --json has them; what is mended later is found by the same command."""
     spoil(own)
-    for _ in range(2):
-        assert "rehearse" not in ok("init", "plain", "--dataset", "own").out, "a network would miss a picture"
+    for command in (
+        ("init", "plain", "--dataset", "own"),
+        ("init", "plain", "--dataset", "own"),
+        ("status", "--project", "plain"),
+    ):
+        told = ok(*command)
+        assert "rehearse" not in told.out, "a network would miss a picture"
+        assert ("1 of 5 images have neither" in told.err) == (command[0] == "init")
     found = ok("init", "project", "--dataset", "own", "--check-items", "--json").json
 
     warnings = found["warnings"]

@@ -82,6 +82,15 @@ def unproposed_command(connection: Connection) -> str | None:
     return None
 
 
+def all_at_hand(connection: Connection, side: str) -> bool:
+    """Whether each item of a side has a file or is a text."""
+    lacking = text(
+        "SELECT 1 FROM part p JOIN side s ON s.id = p.side_id "
+        "WHERE s.name = :side AND p.file IS NULL AND p.text IS NULL LIMIT 1"
+    )
+    return connection.scalar(lacking, {"side": side}) is None
+
+
 def is_released(connection: Connection, environment: Environment) -> bool:
     """Whether a release of its answers was built, or one that does not say whose it holds."""
     built = connection.execute(text("SELECT rules FROM release WHERE rules IS NOT NULL")).scalars()

@@ -108,6 +108,8 @@ class _Seen(NamedTuple):
     """The command that asks what is chosen without a proposal."""
     released: bool
     """Whether a release was built."""
+    at_hand: bool
+    """Whether every image has a file, or nobody needs to know."""
     audit: AuditState | None = None
     """The valid audit of recall."""
 
@@ -133,6 +135,7 @@ def _seen(connection: Connection, chosen: Environment, found: Standing) -> _Seen
         standings.other_work(connection, chosen),
         standings.unproposed_command(connection),
         standings.is_released(connection, chosen),
+        bool(found["counts"]["pairs"]) or standings.all_at_hand(connection, found["sides"][0]),
     )
 
 
@@ -227,7 +230,8 @@ def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
             return f"{seen.asked_by} --{now['environment']}"
         from mitl.stages.setup.init import first_step
 
-        return first_step(annotators, min(now["images"], now["captions"]), standing["sides"])
+        smaller_side = min(now["images"], now["captions"]) if seen.at_hand else None
+        return first_step(annotators, smaller_side, standing["sides"])
     if now["calls_open"]:
         return "mitl harvest"
     if now["queued"]:

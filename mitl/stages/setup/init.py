@@ -18,7 +18,7 @@ from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items, proposals
 from mitl.proposals.sampling import low_depth
-from mitl.records import Rating, RetrievalSet, StageResult, several
+from mitl.records import ImageItem, Rating, RetrievalSet, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
@@ -98,9 +98,6 @@ def init(
     """
     data, ratings, exclusions = loaded.data, loaded.ratings, loaded.exclusions
     warnings = (*_left_out(data, ratings), *(checked.lines if checked else ()))
-    with_file = sum(image.file is not None or bool(image.texts) for image in data.images)
-    smaller_side = min(len(data.images), len(data.captions)) if with_file == len(data.images) else None
-    step = first_step(annotators, smaller_side, data.sides)
     with open_database(settings.db_url, create=True) as session:
         stored = items.find_dataset(session)
         if stored is not None:
@@ -112,14 +109,19 @@ def init(
                 "exclusions": items.add_exclusions(session, stored.id, exclusions),
             }
             has_begun = bool(proposals.runs(session) or hits.batches(session))
+            images = items.images(session, stored.id, settings.project)
             session.commit()
-            step = "mitl status, which says what comes next" if has_begun else step
+            if checked is None:
+                warnings += _unplaced(data, images)
+            step = "mitl status, which says what comes next" if has_begun else _step(annotators, data, images)
             return _loaded_before(settings, stored, added, warnings, step, checked)
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
         hits.open_round(session, dataset_id, None, dt.datetime.now(dt.UTC))
+        images = items.images(session, dataset_id, settings.project)
         session.commit()
+    with_file = sum(image.path is not None for image in images)
     counts: InitCounts = {
         "images": len(data.images),
         "captions": len(data.captions),
@@ -131,7 +133,7 @@ def init(
     return StageResult(
         counts=counts,
         paths=_paths(settings),
-        warnings=(*warnings, *(() if checked else _unplaced(data))),
+        warnings=(*warnings, *(() if checked else _unplaced(data, images))),
         tables=overview(data, checked),
         lines=(
             *loaded.told.lines,
@@ -144,12 +146,18 @@ def init(
                 f"{several(n_exclusions, 'exclusion')}"
             ),
         ),
-        next=step,
+        next=_step(annotators, data, images),
     )
 
 
 def _paths(settings: Settings) -> InitPaths:
     return {"project": str(settings.project), "config": str(settings.project / CONFIG_FILE)}
+
+
+def _step(annotators: Sequence[str], data: RetrievalSet, images: Sequence[ImageItem]) -> str:
+    at_hand = all(image.path is not None or image.texts for image in images)
+    smaller_side = min(len(images), len(data.captions)) if at_hand else None
+    return first_step(annotators, smaller_side, data.sides)
 
 
 def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple[str, str]) -> str:
@@ -230,17 +238,15 @@ def loaded_content(settings: Settings) -> str | None:
         return None if stored is None else stored.content_sha256
 
 
-def _unplaced(data: RetrievalSet) -> tuple[str, ...]:
+def _unplaced(data: RetrievalSet, images: Sequence[ImageItem]) -> tuple[str, ...]:
     """A warning about images that no page could show, while it costs nothing to mend that."""
     missing = [
-        image.external_id
-        for image in data.images
-        if image.file is None and image.url is None and not image.texts
+        image.external_id for image in images if image.path is None and image.url is None and not image.texts
     ]
     if not missing:
         return ()
     return (
-        f"{len(missing):,} of {len(data.images):,} {data.form.nouns[0]} have neither a file nor an address, as "
+        f"{len(missing):,} of {len(images):,} {data.form.nouns[0]} have neither a file nor an address, as "
         f"{', '.join(map(repr, missing[:5]))}; workers could not see them: run the same command with --images DIR or "
         "--image-url TEMPLATE as well",
     )
