@@ -9,7 +9,7 @@ import secrets
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from sqlalchemy import Connection
 from starlette.requests import Request
@@ -188,9 +188,8 @@ def _form(answer: Action) -> Callable[[Site, Request], Awaitable[Response]]:
 
 def _token_in(pasted: str) -> str:
     """The token in what was pasted: the token itself, or the whole link."""
-    if "token=" not in pasted:
-        return pasted
-    return parse_qs(urlsplit(pasted).query).get("token", [""])[0]
+    _, has_query, query = pasted.partition("?")
+    return parse_qs(query.partition("#")[0]).get("token", [""])[0] if has_query else pasted
 
 
 def _session(site: Site, request: Request) -> str | None:
