@@ -299,13 +299,15 @@ def study(settings: Settings, environment: Environment, changes: Mapping[str, st
         if changes:
             _, changed = admin.change_study(engine, environment, changes)
         text = admin.study(engine, environment)
+        # A running server shows it at once.
+        following = reached(base_of(None), engine)[1] if changed else ""
     counts = StudyCounts(environment=environment.value, version=text.version if text else 0)
     if text is None:
         line = f"no study is described on {environment}; people are asked nothing before their first HIT"
         return StageResult(counts=counts, lines=(line,))
     if changes and not changed:
         return StageResult.nothing(f"that is the study's text already (version {text.version})", counts)
-    return StageResult(counts=counts, lines=_study_lines(text), next="mitl serve" if changed else "")
+    return StageResult(counts=counts, lines=_study_lines(text), next=following)
 
 
 def _study_lines(text: StudyRow) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 import pytest
 from cli_kit import ok
@@ -13,6 +14,7 @@ from mitl.crowd_server import admin
 from mitl.crowd_server import admin as panel_admin
 from mitl.crowd_server.work.visitor import contact_href
 from mitl.records import Environment
+from mitl.stages import serve
 
 pytest_plugins = ("crowd_fixtures", "browser_fixtures")
 
@@ -185,7 +187,7 @@ def test_a_contact_is_a_link_where_it_is_an_address(contact, href):
     assert contact_href(contact) == href
 
 
-def test_the_study_from_the_command_line(crowd, tmp_path):
+def test_the_study_from_the_command_line(crowd, tmp_path, monkeypatch):
     """Set by parts, shown without options, and the same again is nothing to do."""
     options = ("--sandbox", "--crowd-db", str(crowd.engine.url), "--project", str(tmp_path), "--json")
     path = tmp_path / "text.txt"
@@ -195,8 +197,10 @@ def test_the_study_from_the_command_line(crowd, tmp_path):
     assert ok("crowd", "study", *options).json["counts"]["version"] == 0
     assert ok(*words).json["counts"]["version"] == 1
     assert ok(*words).json["status"] == "nothing_to_do"
-    assert ok("crowd", "study", "--warning", "Blood.", *options).json["counts"]["version"] == 2
-    assert ok("crowd", "study", "--contact", "x@y.example", *options).json["counts"]["version"] == 2
+    assert ok("crowd", "study", "--warning", "Blood.", *options[:-1]).out.endswith(": mitl serve\n")
+    monkeypatch.setattr(serve, "SERVER_PORT", urlsplit(crowd.url).port)
+    told = ok("crowd", "study", "--contact", "x@y.example", *options[:-1]).out
+    assert "mitl serve" not in told, "the server that runs shows it at once"
     shown = ok("crowd", "study", *options[:-1]).out
 
     assert re.search(r"version 2 .*asked to agree", shown)
