@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ from mitl.crowd_server.pages.panels import (
     write_ends,
 )
 from mitl.crowd_server.protocol import ids
-from mitl.crowd_server.store import accounts, panels, reports, workers
+from mitl.crowd_server.store import accounts, panels, persons, reports, workers
 from mitl.crowd_server.store.database import Books, Database
 from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import PanelRow, VisitRecord
@@ -314,30 +314,58 @@ def forget(engine: Engine, environments: Iterable[Environment], name: str | None
 
     Returns:
         the number of workers.
+
+    Raises:
+        StoreError: panels call more than one person so.
     """
-    return sum(_forget(engine, environment, name) for environment in environments)
+    among = tuple(environments)
+    return sum(_forget(engine, environment, among, name) for environment in among)
 
 
 def owed_before_forgetting(
-    engine: Engine, environment: Environment, name: str | None = None, *, clock: Clock = utc_now
+    engine: Engine,
+    environment: Environment,
+    among: Collection[Environment],
+    name: str | None = None,
+    *,
+    clock: Clock = utc_now,
 ) -> tuple[int, int, int]:
     """What those whom a panel calls by a name, or all whom one calls anything, are owed: see `reports.owed_to`.
 
     Work that is due for auto-approval is included; what they were paid elsewhere, the server does not know.
+
+    Args:
+        among: the environments in which they are to be forgotten.
+
+    Raises:
+        StoreError: panels call more than one person so.
     """
     database = Database(engine)
     accounts.settle_due(database, environment, clock())
     with database.read() as connection:
-        named = set(panels.identified(connection, environment, name))
+        named = set(_meant(connection, environment, among, name))
         return reports.owed_to(connection, environment, named)
 
 
-def _forget(engine: Engine, environment: Environment, name: str | None) -> int:
+def _meant(
+    connection: Connection, environment: Environment, among: Collection[Environment], name: str | None
+) -> list[int]:
+    """Rows of this environment's workers who are to be forgotten."""
+    if name is None:
+        return panels.identified(connection, environment)
+    found = persons.find(connection, name, among)
+    meant = [one for one in found if one.worker == name] or found
+    return [one.id for one in meant if one.environment == environment and one.scope is not None]
+
+
+def _forget(
+    engine: Engine, environment: Environment, among: Collection[Environment], name: str | None
+) -> int:
     # In turn with those who come by a study link, so that nobody is called anew while they are forgotten.
     with Database(engine).write(environment) as connection:
         if is_sqlite := engine.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA secure_delete=ON")
-        worker_ids = panels.identified(connection, environment, name)
+        worker_ids = _meant(connection, environment, among, name)
         panels.forget(connection, worker_ids)
     if is_sqlite:
         # Or the ids would stay in the file beside the database, readable, until others are written over them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -16,7 +16,6 @@ from mitl.crowd_server.pages.held import pack
 from mitl.crowd_server.pages.templates import template_environment
 from mitl.crowd_server.store import persons as on_server
 from mitl.crowd_server.store.database import Database
-from mitl.crowd_server.store.persons import NamedWorker
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import persons as in_project
@@ -78,7 +77,12 @@ def person(settings: Settings, name: str, out: Path, *, replace: bool = False) -
                 _of_project(session, settings, *one, _numbered("project", place))
                 for place, one in enumerate(projects)
             ]
-        _require_one(name, named, anyone=bool(held))
+        if not held:
+            raise StoreError(
+                f"nobody is called {name!r} here, neither as a worker nor by a panel; an id that `mitl crowd panel "
+                "forget` deleted leads to nobody any more: ask the person for the worker id, which each page of theirs "
+                "shows"
+            )
         sink = io.BytesIO()
         files = pack(sink, held, now, template_environment())
         sent = {one for row in named for one in on_server.submitted(connection, row.id)}
@@ -104,20 +108,6 @@ def _has_project(settings: Settings) -> bool:
 
 def _numbered(folder: str, place: int) -> str:
     return folder if place == 0 else f"{folder}-{place + 1}"
-
-
-def _require_one(name: str, found: Sequence[NamedWorker], *, anyone: bool) -> None:
-    """StoreError unless the name is one person's."""
-    if len({one.scope for one in found}) > 1:
-        people = "; ".join(f"{one.worker} ({one.scope}, {one.environment})" for one in found)
-        raise StoreError(
-            f"more than one panel calls somebody {name!r}: {people}; name the one who asks by the worker id"
-        )
-    if not found and not anyone:
-        raise StoreError(
-            f"nobody is called {name!r} here, neither as a worker nor by a panel; an id that `mitl crowd panel forget` "
-            "deleted leads to nobody any more: ask the person for the worker id, which each page of theirs shows"
-        )
 
 
 def _of_project(

@@ -259,6 +259,7 @@ def forget(
     """Delete the panels' ids of one person, in one environment or in both, or of all of an environment.
 
     Raises:
+        StoreError: panels call more than one person so.
         UsageError: somebody is owed something, and nobody says that it is paid.
     """
     assert worker is not None or environment is not None, "nobody forgets everybody of both environments"
@@ -281,7 +282,7 @@ def forget(
 
 def _require_paid(engine: Engine, environments: Sequence[Environment], worker: str | None) -> None:
     for environment in environments:
-        people, cents, waiting = admin.owed_before_forgetting(engine, environment, worker)
+        people, cents, waiting = admin.owed_before_forgetting(engine, environment, environments, worker)
         if people:
             whom = "1 person" if people == 1 else f"{people:,} people"
             work = f", and {several(waiting, 'submission')} of theirs not decided yet" if waiting else ""

@@ -193,7 +193,7 @@ def test_a_file_that_is_there_is_left_alone_unless_told(crowd, tmp_path):
 
 
 def test_an_id_that_two_panels_use_for_different_people_is_refused(crowd, tmp_path):
-    """Whose data it is must be sure; the worker id says."""
+    """Whose data it is must be sure, and who is to be forgotten; the worker id says."""
     own = {}
     for slug in ("one", "two"):
         add(crowd, profile="generic", slug=slug, worker="token")
@@ -206,6 +206,11 @@ def test_an_id_that_two_panels_use_for_different_people_is_refused(crowd, tmp_pa
     assert all(f"{worker} (generic/{slug}, sandbox)" in refused for slug, worker in own.items())
     ok(*command(crowd, own["two"], tmp_path / "two.zip"))
     assert own["one"] not in json.dumps(read(tmp_path / "two.zip"))
+    forget = ("crowd", "panel", "forget", "--project", tmp_path, "--crowd-db", crowd.engine.url, "--worker")
+    assert "more than one panel calls somebody '7'" in fails(1, *forget, "7")
+    assert ok(*forget, own["two"], "--json").json["counts"] == {"forgotten": 1}
+    ok(*command(crowd, "7", tmp_path / "one.zip"))
+    assert own["one"] in json.dumps(read(tmp_path / "one.zip"))
 
 
 def test_nobody_takes_a_workers_id_as_their_own(crowd, tmp_path):
@@ -217,6 +222,7 @@ def test_nobody_takes_a_workers_id_as_their_own(crowd, tmp_path):
 
     ok(*command(crowd, victim.id, tmp_path / "person.zip"))
 
+    assert admin.forget(crowd.engine, Environment, victim.id) == 0
     assert thief.id not in json.dumps(read(tmp_path / "person.zip"))
 
 

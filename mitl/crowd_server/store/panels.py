@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, bindparam, delete, func, or_, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from mitl.crowd_server.store.database import Prepared, Wide, add_row, change_row, every, first
 from mitl.crowd_server.store.models import (
@@ -218,12 +218,9 @@ def external_id(connection: Connection, worker_id: int) -> str | None:
     return connection.scalar(query.limit(1))
 
 
-def identified(connection: Connection, environment: Environment, name: str | None = None) -> list[int]:
-    """Rows of this environment's workers whose panel's id is known; with a name, those of this worker or panel's id."""
+def identified(connection: Connection, environment: Environment) -> list[int]:
+    """Rows of this environment's workers whose panel's id is known."""
     query = select(PanelIdentity.worker_id).where(PanelIdentity.environment == environment)
-    if name is not None:
-        by_name = or_(PanelIdentity.external_id == name, CrowdWorker.mturk_id == name)
-        query = query.join(CrowdWorker, CrowdWorker.id == PanelIdentity.worker_id).where(by_name)
     return list(connection.scalars(query))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from mitl.crowd_server.store.models import (
 )
 from mitl.crowd_server.store.panels import FORGOTTEN
 from mitl.db.base import columns
+from mitl.errors import StoreError
 from mitl.records import Environment
 from mitl.records.persons import HeldData, HeldPart
 
@@ -161,8 +162,14 @@ class NamedWorker:
     """Which panel calls them so; None of a worker whom no panel calls anything."""
 
 
-def find(connection: Connection, name: str) -> list[NamedWorker]:
-    """The worker of this id, or else whoever panels call so; with the same person's worker of the other environment."""
+def find(
+    connection: Connection, name: str, environments: Collection[Environment] = tuple(Environment)
+) -> list[NamedWorker]:
+    """The worker of this id, or else whoever a panel calls so; with the same person's worker of the other environment.
+
+    Raises:
+        StoreError: in these environments, panels call more than one person so.
+    """
     worker = connection.scalar(select(CrowdWorker.id).where(CrowdWorker.mturk_id == name))
     called = PanelIdentity.external_id == name if worker is None else PanelIdentity.worker_id == worker
     known_as = select(PanelIdentity.profile, PanelIdentity.external_id).where(called).distinct()
@@ -172,7 +179,14 @@ def find(connection: Connection, name: str) -> list[NamedWorker]:
         .outerjoin(PanelIdentity, PanelIdentity.worker_id == CrowdWorker.id)
         .where(or_(same, CrowdWorker.id == worker))
     )
-    return every(connection, NamedWorker, query.order_by(CrowdWorker.id))
+    found = every(connection, NamedWorker, query.order_by(CrowdWorker.id))
+    meant = [one for one in found if one.environment in environments]
+    if len({one.scope for one in meant}) > 1:
+        people = "; ".join(f"{one.worker} ({one.scope}, {one.environment})" for one in meant)
+        raise StoreError(
+            f"more than one panel calls somebody {name!r}: {people}; name the one you mean by the worker id"
+        )
+    return found
 
 
 def submitted(connection: Connection, worker_id: int) -> set[str]:
