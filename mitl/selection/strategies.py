@@ -261,6 +261,13 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 
 
+def strategy_named(name: str) -> Strategy:
+    """The strategy of this name; UsageError where there is none."""
+    if name not in STRATEGIES:
+        raise UsageError(f"no strategy is called {name!r}; choose one of {', '.join(STRATEGIES)}")
+    return STRATEGIES[name]
+
+
 def select(name: str, choice: SelectionProblem, spread: Spread | None = None) -> pd.DataFrame:
     """``CHOSEN`` by the strategy of this name, spread over items where that is asked for.
 
@@ -268,9 +275,9 @@ def select(name: str, choice: SelectionProblem, spread: Spread | None = None) ->
         UsageError: there is no such strategy.
         RoundError: it lacks what it goes by.
     """
-    if name not in STRATEGIES:
-        raise UsageError(f"no strategy is called {name!r}; choose one of {', '.join(STRATEGIES)}")
-    strategy = STRATEGIES[name] if spread is None else diverse(STRATEGIES[name], spread)
+    strategy = strategy_named(name)
+    if spread is not None:
+        strategy = diverse(strategy, spread)
     chosen = strategy(choice)
     pairs = chosen["pair"].to_numpy()
     assert len(chosen) <= choice.budget and len(np.unique(pairs)) == len(pairs), (

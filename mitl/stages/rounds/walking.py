@@ -20,7 +20,7 @@ from mitl.errors import RoundError, UsageError
 from mitl.records import AuditPurpose, BatchKind, Environment, StageResult, several
 from mitl.records.results import printed_by
 from mitl.records.rounds import DOUBTS, RoundStep
-from mitl.selection.strategies import STRATEGIES
+from mitl.selection.strategies import strategy_named
 from mitl.settings import Settings
 from mitl.stages.rounds.asking import asked_pairs, unanswered
 from mitl.stages.rounds.figures import RoundFigures, figures_of, rounds_table
@@ -270,8 +270,7 @@ def _opened(
                 "`mitl round run`, or take it back with `mitl round rollback`"
             )
         return row
-    if wish.strategy not in STRATEGIES:
-        raise UsageError(f"no strategy is called {wish.strategy!r}; choose one of {', '.join(STRATEGIES)}")
+    strategy_named(wish.strategy)
     if wish.train:
         learners = wish.annotators or settings.annotators
         if not learners:
