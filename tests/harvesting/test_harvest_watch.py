@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from cli_kit import fails, ok
 from crowd_kit import give_keys
-from harvest_kit import answered_project, asked_project, fail_controls, posted, submissions
+from harvest_kit import add_live_batch, answered_project, asked_project, fail_controls, posted, submissions
 from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import SANDBOX
@@ -59,6 +59,22 @@ def test_a_watch_ends_with_one_result_when_the_work_is_done(asked):
     assert "nobody works any more" in result.lines[0]
     assert "0 submissions are in, 6 to come; 0 waiting for a person; looking again in 10 s" in told[0]
     assert "4 submissions are in, 2 to come, about" in told[3]
+
+
+def test_a_watch_stays_where_it_began_when_live_work_is_posted_meanwhile(asked):
+    """Named or not, its environment is that of its first look."""
+
+    def pause(seconds: float) -> None:
+        add_live_batch(asked)
+        simulate(asked, SANDBOX)
+
+    result = watch(asked, every_s=1, pause=pause)
+
+    assert (result.counts["environment"], result.counts["fetched"], result.counts["looks"]) == (
+        "sandbox",
+        6,
+        2,
+    )
 
 
 def test_the_looks_become_no_rarer_than_sixteen_times_the_interval(asked):

@@ -83,6 +83,17 @@ def _change(url: str, statements: tuple[str, ...], values: dict[str, Any]) -> No
     engine.dispose()
 
 
+def add_live_batch(settings: Settings) -> None:
+    """Let the project have work on live beside what is on the sandbox; a copy of its first batch, without HITs."""
+    in_pipeline(
+        settings,
+        "CREATE TEMP TABLE other AS SELECT * FROM batch WHERE name = 'b1'",
+        "UPDATE other SET id = 999, name = 'b999', environment = 'live'",
+        "INSERT INTO batch SELECT * FROM other",
+        "DROP TABLE other",
+    )
+
+
 def fail_controls(settings: Settings) -> None:
     """Turn the controls around, so that careful answers fail them and wait for a person."""
     in_pipeline(settings, "UPDATE hit_item SET role = 'gold_negative' WHERE role = 'gold_positive'")

@@ -71,6 +71,7 @@ def watch(
     while True:
         try:
             seen = harvest_once(settings, environment)
+            environment = seen.environment  # the same throughout, whatever is posted meanwhile
             new = seen.counts["fetched"]
             fetched, approved = fetched + new, approved + seen.counts["approved"]
             ended += seen.counts.get("ended", 0)
