@@ -12,11 +12,12 @@ from mitl.campaign.jobs import PostingJob, PostingRun, make_job, start_run
 from mitl.campaign.kinds import kinds_asked
 from mitl.campaign.kinds.protocol import Plan, Request
 from mitl.campaign.pages import Pages, probe_pictures
+from mitl.campaign.pilots import in_a_round
 from mitl.campaign.placing import post_planned, store_job
 from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, sweep_server, sweep_to_post
 from mitl.campaign.validating import DryRunFolder, validate_requests
 from mitl.core.pricing import format_dollars
-from mitl.crowd.context import Context, choose_environment, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import reading
@@ -180,9 +181,10 @@ def _probe(run: PostingRun, pages: Pages) -> tuple[str, ...]:
     try:
         probe_pictures(pages.sources, base, run.request.probes, seed=seed, files=files, kind=pages.medium)
     except DatasetError as error:
+        told = f"{error}{in_a_round(run.request, '--probe-images 0')}"
         if run.context.environment is not Environment.SANDBOX:
-            raise
-        return (str(error),)
+            raise DatasetError(told) from error
+        return (told,)
     return ()
 
 
@@ -263,7 +265,7 @@ def _harvest(run: PostingRun) -> str:
     """What comes next once HITs are out; where it names no environment, these commands mean this one."""
     session, environment = run.context.session, run.context.environment
     with reading(session):
-        here = "" if choose_environment(session, None) is environment else f" --{environment}"
+        here = named(session, environment)
     practice = f", or mitl simulate{here}" if environment is Environment.SANDBOX else ""
     return f"mitl serve for people{practice}; then mitl harvest{here}"
 

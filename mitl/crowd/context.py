@@ -64,3 +64,8 @@ def choose_environment(
     if not present:
         return unposted
     return present[0] if len(present) == 1 else Environment.LIVE
+
+
+def named(session: Session, environment: Environment) -> str:
+    """What a command that follows needs to mean this environment: `` --sandbox``, or nothing where it does anyway."""
+    return "" if choose_environment(session, None) is environment else f" --{environment}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from books import assert_answers_are_kept_once, pipeline_state
 from harvest_kit import (
+    add_live_batch,
     answered_project,
     asked_project,
     client_of,
@@ -16,6 +17,7 @@ from harvest_kit import (
     in_pipeline,
     on_server,
     posted,
+    queued,
     submissions,
     submitted_ago,
 )
@@ -29,15 +31,20 @@ from mitl.db.store import answers, hits, judgements, open_work, parses
 from mitl.db.store.hits import StoredHit
 from mitl.db.store.submissions import NewSubmission, add_submissions
 from mitl.errors import CrowdError, EndpointError
-from mitl.records import Decision, HitState
+from mitl.records import Decision, HitState, StageResult
 from mitl.settings import Settings
 from mitl.stages.harvesting.fetching import sweep
 from mitl.stages.harvesting.harvest import harvest, harvest_once
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.hits.ending import delete
+from mitl.stages.hits.ending import delete, expire
+from mitl.stages.hits.extend import ExtensionWish, extend
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.paying.bonuses import Gift, compensate
 from mitl.stages.paying.check import check_pay
+from mitl.stages.paying.report import pay_report
+from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.decisions import Ruling, keep, reverse
+from mitl.stages.reviewing.review import rule
 
 
 @pytest.fixture
@@ -442,3 +449,28 @@ def test_a_harvest_of_many_windows_keeps_every_place(answered, monkeypatch):
     assert len(rows) == 6 * 20
     assert all(row.record.pair == pages[row.hit_id][row.place - 1].pair for row in rows)
     assert_answers_are_kept_once(answered)
+
+
+def test_what_comes_next_names_the_environment_where_the_commands_would_mean_the_other(asked):
+    """Beside live work, commands that name no environment mean that: to follow the advice must not spend there."""
+    add_live_batch(asked)
+    assert harvest(asked, SANDBOX).next == "mitl harvest --sandbox again when people have worked"
+    assert status(asked, SANDBOX).next == (
+        "mitl serve for people (or mitl simulate --sandbox), then mitl harvest --sandbox"
+    )
+    assert "mitl harvest --sandbox" in expire(asked, ["b1"]).next
+    assert "mitl harvest --sandbox" in extend_days(asked).next
+    assert simulate(asked, SANDBOX).next == "mitl harvest --sandbox"
+    fail_controls(asked)
+    for seen in (harvest(asked, SANDBOX), status(asked, SANDBOX)):
+        assert seen.next == "mitl review --sandbox"
+    [first, *_] = queued(asked)
+    assert rule(asked, [Ruling(first, Decision.APPROVE)], SANDBOX).next == "mitl review --sandbox"
+    assert pay_report(asked, SANDBOX, floor=10**6).next == "mitl pay top-up --sandbox --floor 10000.00"
+    gift = Gift(submissions(asked)[0].worker, 50, "Your page did not load on Friday; sorry.")
+    assert compensate(asked, gift, SANDBOX, confirm=lambda *asked: True).next == "mitl pay --sandbox"
+
+
+def extend_days(settings: Settings) -> StageResult:
+    """Give the HITs two days from now."""
+    return extend(settings, ExtensionWish("b1", days=2), confirm=lambda *asked: True)

@@ -196,7 +196,7 @@ def _next(state: AuditState, environment: Environment, *, certifies: bool) -> st
     if state.wanted > state.out:
         return f"mitl publish --{environment.value} --drawn"
     if state.wanted:
-        return "mitl harvest"
+        return f"mitl harvest --{environment.value}"
     return f"mitl build-dataset --out DIR{', which certifies the release' if certifies else ''}"
 
 

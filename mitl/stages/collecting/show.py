@@ -204,7 +204,7 @@ def _next(states: Mapping[str, int], where: str) -> str:
     if states.get(ItemState.OPEN) or states.get(ItemState.WRITTEN):
         return f"mitl collect publish --{where}"
     if states.get(ItemState.OUT) or states.get(ItemState.IN_REVIEW):
-        return "mitl harvest"
+        return f"mitl harvest --{where}"
     return "mitl build-dataset --out DIR"
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, TypedDict
 
 from mitl.campaign.kinds import after_answers, kinds_asked, to_ask_again
 from mitl.campaign.posting import gone_warning, reconcile
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.paying import carry_out, has_open_calls
 from mitl.db.session import reading
@@ -272,14 +272,14 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     session, environment = context.session, context.environment
     kinds = kinds_asked(session, environment)
     if counts["queued"]:
-        return "mitl review"
+        return f"mitl review{named(session, environment)}"
     if again := next(iter(to_ask_again(session, environment)), None):
         return f"{again} --{environment}, which asks again what could not be used"
     if audit_store.open_questions(session, environment):
         command = round_store.pairs_command(session, environment)
         return f"{command} --{environment}, which asks what an audit still wants"
     if counts.get("hits_out"):
-        return "mitl harvest again when people have worked"
+        return f"mitl harvest{named(session, environment)} again when people have worked"
     following = after_answers(session, environment)
     scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]
     if not scores:

@@ -9,6 +9,7 @@ from typing import Annotated
 from mitl.campaign.posting import CREATE
 from mitl.crowd.calls import Call, Operation, make_calls
 from mitl.crowd.client import ListedHit
+from mitl.crowd.context import named
 from mitl.crowd.paying import REJECTED
 from mitl.db.store import answers as answer_store
 from mitl.db.store import commitments, journal
@@ -79,6 +80,7 @@ def expire(
             "hits_planned": 0 if orphans else scope.planned - dropped,
         }
         warnings = () if orphans else scope.sweep.warnings
+        here = named(scope.context.session, scope.context.environment)
     lines = []
     if not counts["expired"] and not dropped:
         lines.append("nothing to do: no such HIT can be taken")
@@ -99,7 +101,7 @@ def expire(
         counts=counts,
         warnings=warnings,
         lines=tuple(lines),
-        next="mitl harvest, which fetches what was submitted and opens the other pairs again",
+        next=f"mitl harvest{here}, which fetches what was submitted and opens the other pairs again",
     )
 
 

@@ -15,6 +15,7 @@ from mitl.campaign.publish import COMPLETED
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import ListedHit
+from mitl.crowd.context import named
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
 from mitl.db.store.commitments import EXTEND, UNTIL
@@ -106,6 +107,7 @@ def extend(
             hit_store.set_batch_wanted(scope.context.session, batch.id, workers)
             scope.context.session.commit()
         prolonged = run.prolong()
+        here = named(scope.context.session, scope.context.environment)
         lines = []
         if extended:
             lines.append(f"more workers are asked on {several(extended, 'HIT')} of batch {batch.name}")
@@ -133,7 +135,7 @@ def extend(
             counts=counts,
             warnings=scope.sweep.warnings,
             lines=tuple(lines),
-            next="mitl status, and mitl harvest when people have worked",
+            next=f"mitl status{here}, and mitl harvest{here} when people have worked",
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, NotRequired
 
 from mitl.campaign.kinds.texts.answers import check_text
-from mitl.crowd.context import choose_environment
+from mitl.crowd.context import choose_environment, named
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.populations import ListTruth, parse_population
 from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth
@@ -98,7 +98,7 @@ def simulate(
         )
     work = _open_hits(settings, environment)
     if not work.missing:
-        return _nothing_to_do(work.environment, "mitl harvest" if work.hits else work.following)
+        return _nothing_to_do(work.environment, work.harvest if work.hits else work.following)
     source = truth or default_truth(settings)
     truths = _Known(
         partial(truth_source, settings, source),
@@ -126,7 +126,7 @@ def simulate(
             expected=min(work.missing, max_hits or work.missing),
             progress=progress,
         )
-    return _result(work.environment, workers, done)
+    return _result(work, workers, done)
 
 
 @contextmanager
@@ -202,6 +202,8 @@ class _OpenHits:
     environment: Environment
     following: str
     """What to do where no HIT waits for a worker."""
+    harvest: str
+    """What to do where they were answered."""
     hits: Mapping[str, StoredHit]
     """By the id that the server gave."""
     missing: int
@@ -301,6 +303,7 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
         return _OpenHits(
             environment=chosen,
             following=after_pages(session, chosen),
+            harvest=f"mitl harvest{named(session, chosen)}",
             hits={hit.mturk_hit_id: hit for hit in posted if hit.mturk_hit_id is not None},
             missing=sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted),
             known_workers=len({row.worker_id for row in answer_store.assignments(session, chosen)}),
@@ -313,25 +316,23 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
         )
 
 
-def _result(
-    environment: Environment, workers: Sequence[ScriptedWorker], done: SimulationResult
-) -> StageResult:
+def _result(work: _OpenHits, workers: Sequence[ScriptedWorker], done: SimulationResult) -> StageResult:
     if not done.submitted:
-        return _nothing_to_do(environment, "mitl harvest")
+        return _nothing_to_do(work.environment, work.harvest)
     rows = tuple(
         (name, sum(worker.character == name for worker in workers), hits)
         for name, hits in sorted(done.by_character.items())
     )
     return StageResult(
         counts=SimulateCounts(
-            environment=environment.value,
+            environment=work.environment.value,
             submitted=done.submitted,
             workers=len(workers),
             by_character=dict(sorted(done.by_character.items())),
         ),
         tables=(Table("", ("character", "workers", "HITs"), rows),),
         lines=(f"{several(done.submitted, 'HIT')} answered; scripted workers: {len(workers):,}",),
-        next="mitl harvest",
+        next=work.harvest,
     )
 
 

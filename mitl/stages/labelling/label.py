@@ -31,7 +31,7 @@ from mitl.audits.machine_labels import (
 )
 from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places
 from mitl.core.formats import percent, percent_at_most, upper_bound
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.datasets.files import read_rows
 from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
@@ -172,9 +172,9 @@ def _following(context: Context) -> str:
     """What comes next while pairs are open: the answers that are on their way, else asking."""
     session, environment = context.session, context.environment
     if answer_store.decision_counts(session, environment).get(Decision.QUEUED):
-        return "mitl review"
+        return f"mitl review{named(session, environment)}"
     if hit_store.state_counts(session, environment)[HitState.POSTED]:
-        return "mitl harvest"
+        return f"mitl harvest{named(session, environment)}"
     command = pairs_command(session, environment)  # an open round asks what is disputed itself
     is_disputed = command == PAIRS_COMMAND and audit_store.disputes(session, environment)
     return f"{command} --{environment}{' --drawn' if is_disputed else ''}"

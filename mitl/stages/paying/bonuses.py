@@ -20,7 +20,7 @@ from mitl.campaign.bill import SpendingLimit
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
@@ -269,7 +269,7 @@ def compensate(
         key = key_of_gift(chosen, gift)
         with reading(session):
             row = _latest(session, chosen, gift.worker)
-            call = journal.find(session, BONUS, key)
+            call, here = journal.find(session, BONUS, key), named(session, chosen)
         if call is not None and call.state is JournalState.DONE:
             return StageResult.nothing(
                 f"{gift.worker} was sent {format_dollars(gift.cents)} for this reason on "
@@ -292,7 +292,7 @@ def compensate(
     return StageResult(
         counts=_counts(chosen, gift.worker, sent),
         lines=(f"sent {sent.worker} a bonus of {format_dollars(sent.cents)}{fee}",),
-        next="mitl pay",
+        next=f"mitl pay{here}",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from mitl.core.formats import csv_text
 from mitl.core.pricing import amount, format_dollars
 from mitl.core.whole_files import put_file
-from mitl.crowd.context import open_context
+from mitl.crowd.context import named, open_context
 from mitl.crowd.paying import APPROVED, claims_line, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.store import ledger, open_work
 from mitl.db.store.ledger import SettledWork
@@ -116,7 +116,7 @@ def pay_report(
         session, chosen = context.session, context.environment
         settled = ledger.settled_work(session, chosen)
         held = open_work.open_work(session, chosen).held_cents
-        planned = unsent(session, chosen)
+        planned, here = unsent(session, chosen), named(session, chosen)
     paid = _Paid(chosen, floor_cents(settings, chosen, floor), settled, held, planned)
     paths = CsvPaths()
     written: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ def pay_report(
     if not settled:
         lines = ("nothing to show: nobody has submitted work that is paid from here", *written)
         return StageResult(status="nothing_to_do", counts=paid.counts(), paths=paths, lines=lines)
-    after = "mitl pay top-up" if paid.shortfall_cents or planned else ""
+    after = f"mitl pay top-up{here}" if paid.shortfall_cents or planned else ""
     return StageResult(
         counts=paid.counts(),
         paths=paths,

@@ -14,7 +14,7 @@ from typing import Annotated, TypedDict
 
 from mitl.core.pricing import format_dollars
 from mitl.crowd.client import ListedBonus
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.paying import APPROVED, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.locks import PAY, only_one
@@ -154,6 +154,7 @@ class _Run:
             work = paid_work(settled, self._environment)
             pay = worker_pay(work)
             fresh = self._propose(settled, pay, {bonus.worker for bonus in self._open_and_refused()[0]})
+            here = named(self._session, self._environment)
         warnings = time_warnings(work, pay, self._environment)
         later = len(fresh) if completing else 0
         fresh = [] if completing else fresh
@@ -207,7 +208,7 @@ class _Run:
             counts=counts,
             warnings=() if fresh and self._announce is not None else warnings,
             lines=tuple(lines),
-            next="mitl pay" if every and not self._terms.dry_run else "",
+            next=f"mitl pay{here}" if every and not self._terms.dry_run else "",
         )
 
     def _show(self, tables: Sequence[Table], *lines: str) -> None:

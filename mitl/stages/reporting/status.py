@@ -225,6 +225,7 @@ def _texts_line(texts: Mapping[str, int]) -> str:
 def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
     """The next step."""
     standing = seen.standing
+    here = "" if standing["default"] == now["environment"] else f" --{now['environment']}"
     if not now["pairs"] and not sum(now["hits"].values()):
         if seen.asked_by is not None:
             return f"{seen.asked_by} --{now['environment']}"
@@ -233,14 +234,14 @@ def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
         smaller_side = min(now["images"], now["captions"]) if seen.at_hand else None
         return first_step(annotators, smaller_side, standing["sides"])
     if now["calls_open"]:
-        return "mitl harvest"
+        return f"mitl harvest{here}"
     if now["queued"]:
-        return "mitl review"
+        return f"mitl review{here}"
     if now["hits_out"] and now["hits_out"] == standing["ended"]:
-        return "mitl harvest"
+        return f"mitl harvest{here}"
     if now["hits_out"]:
-        helpers = "" if now["environment"] == Environment.LIVE else " (or mitl simulate)"
-        return f"mitl serve for people{helpers}, then mitl harvest"
+        helpers = "" if now["environment"] == Environment.LIVE else f" (or mitl simulate{here})"
+        return f"mitl serve for people{helpers}, then mitl harvest{here}"
     texts, audit = now["texts"], now["audit"]
     if texts is not None and texts["waiting"]:
         return f"{COLLECT_COMMAND} --{now['environment']}, which asks others to review the texts"
@@ -254,7 +255,9 @@ def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
     if now["pairs_judged"]:
         build = "mitl build-dataset --out DIR"
         return f"mitl report, or {build} again where more was judged since" if seen.released else build
-    return "; ".join(standing["scores"]) if standing["scores"] and now["submissions"] else "mitl harvest"
+    return (
+        "; ".join(standing["scores"]) if standing["scores"] and now["submissions"] else f"mitl harvest{here}"
+    )
 
 
 EVERY_S = 5.0

@@ -10,7 +10,7 @@ from typing import Annotated
 from mitl.campaign.bill import SpendingLimit, expects_fee
 from mitl.campaign.kinds import after_answers, other_kinds_asked, to_ask_again
 from mitl.core.pricing import format_dollars
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.paying import CarriedOut, has_open_calls
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
@@ -83,7 +83,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         findings = answer_store.findings_of(session, [row.id for row in waiting])
         state = gold_state(session, chosen, settings.gold_rule)
         unsent = desk_store.unsent(session, chosen)
-        following = after_pages(session, chosen)
+        following, here = after_pages(session, chosen), named(session, chosen)
     told = f"{in_words(unsent)}; `mitl harvest`, or `mitl review settle` again, carries that out"
     counts = QueueCounts(
         environment=chosen.value,
@@ -93,7 +93,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
     )
     if not waiting and unsent:
         lines = ("no submission waits for a person", told)
-        return StageResult(counts=counts, lines=lines, next="mitl harvest")
+        return StageResult(counts=counts, lines=lines, next=f"mitl harvest{here}")
     if not waiting:
         return StageResult.nothing("no submission waits for a person", counts, following)
     rows = []
@@ -299,11 +299,11 @@ def _next(context: Context, counts: RulingCounts, asks_again: str) -> str:
     """Args: asks_again: the command that asks again what could not be used; empty where nothing is to be."""
     session, chosen = context.session, context.environment
     if counts["queued"]:
-        return "mitl review"
+        return f"mitl review{named(session, chosen)}"
     if asks_again:
         return f"{asks_again} --{chosen}, which asks again what could not be used"
     if open_work.open_work(session, chosen).hits:
-        return "mitl harvest"
+        return f"mitl harvest{named(session, chosen)}"
     return " or ".join(
         [
             *(f"{kind.scores}," for kind in other_kinds_asked(session, chosen) if kind.scores),

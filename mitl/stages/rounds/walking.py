@@ -73,7 +73,7 @@ def next_round(settings: Settings, environment: Environment, wish: RoundRequest,
         told = (
             "mitl serve for people"
             if environment is Environment.LIVE
-            else "mitl simulate, or mitl serve for people"
+            else "mitl simulate --sandbox, or mitl serve for people"
         )
         following = f"{told}; then mitl round run --{environment.value}, which ends the round"
         return _result(settings, environment, row, None, closed, following)
