@@ -198,7 +198,7 @@ def probe_pictures(
             if problem is not None:
                 raise DatasetError(
                     f"workers could not {sense} {image!r}: {url} {problem}; {_advice(source)}, or post without "
-                    "looking with --probe-images 0 (a round: `mitl publish --chosen --probe-images 0`)"
+                    "looking with --probe-images 0"
                 )
     return len(chosen)
 

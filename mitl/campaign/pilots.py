@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import WorkingTime
+from mitl.campaign.kinds.protocol import Request, WorkingTime
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import open_work
@@ -90,12 +90,17 @@ def waits_for(pilot: PilotBatch) -> str:
     )
 
 
-def pilot_is_out(pilot: PilotBatch, template: str) -> UsageError:
+def in_a_round(request: Request, option: str) -> str:
+    """Which command takes an option that a round's own commands lack; nothing for what no round asks."""
+    return f" (a round: `mitl publish --chosen {option}`)" if request.own_words.get("chosen") else ""
+
+
+def pilot_is_out(pilot: PilotBatch, request: Request) -> UsageError:
     """What refuses to post the rest before a pilot's times are known."""
     return UsageError(
-        f"pilot {pilot.batch} of template {template!r} is out: {pilot.out} of its {pilot.hits} HITs not "
+        f"pilot {pilot.batch} of template {request.template!r} is out: {pilot.out} of its {pilot.hits} HITs not "
         "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
-        "times with --no-wait-for-pilot (a round: `mitl publish --chosen --no-wait-for-pilot`)"
+        f"times with --no-wait-for-pilot{in_a_round(request, '--no-wait-for-pilot')}"
     )
 
 

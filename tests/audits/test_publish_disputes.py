@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from audit_kit import SANDBOX, add_page, submit
+from harvest_kit import in_pipeline
 from process_kit import project_settings
 from world_kit import make_world, run_propose, run_publish
 
@@ -139,6 +140,16 @@ def test_a_sample_without_an_open_question_says_so_and_what_else_is_open(project
         ("nothing to do: every drawn pair is on an open HIT or judged",),
     )
     assert result.next == "mitl publish --sandbox, or mitl build-dataset --out DIR"
+
+
+def test_where_no_audit_has_drawn_nothing_is_said_to_be_judged(project: Settings) -> None:
+    """As where the sample is of other pairs than there are now."""
+    in_pipeline(project, "UPDATE audit SET pool_sha256 = 'another'")
+
+    result = run_publish(project, drawn=True)
+
+    why = "no audit has drawn from the pairs as they stand; `mitl audit draw` does"
+    assert result.lines == (f"nothing to do: {why}",)
 
 
 def test_one_direction_without_an_open_pair_speaks_for_itself_alone(project: Settings) -> None:

@@ -65,7 +65,7 @@ def test_the_rest_waits_for_the_pilot(world):
         UsageError, match="pilot b1 of template 'pairs-plain' is out: 1 of its 1 HITs"
     ) as raised:
         run_publish(world)
-    assert "mitl harvest" in str(raised.value) and "--no-wait-for-pilot" in str(raised.value)
+    assert "mitl harvest" in str(raised.value) and str(raised.value).endswith("--no-wait-for-pilot")
     assert len(posted_batches(world)) == 1
     assert run_publish(world, template="pairs-rationale", limit=18).counts["batch"] == "b2"
     assert run_publish(world, wait_for_pilot=False).counts["batch"] == "b3"

@@ -336,7 +336,7 @@ def test_the_pilots_median_time_prices_the_rest_of_its_task(settings):
     assert pilot.next.endswith("and mitl rate publish again, which prices the rest by the pilot's times")
     assert "pilot b1 is out, 1 of its 1 HITs" in run_rate(settings, pilot=1).lines[0]
     with pytest.raises(
-        UsageError, match=r"pilot b1 of template 'similarity-texts' is out: .*--no-wait-for-pilot"
+        UsageError, match=r"pilot b1 of template 'similarity-texts' is out: .*--no-wait-for-pilot$"
     ):
         run_rate(settings)
     assert run_rate(settings, "sis", limit=1).counts["estimate_s"] == 4 * 17

@@ -41,7 +41,17 @@ from mitl.hits.packing import (
 )
 from mitl.hits.validation import check_batch
 from mitl.proposals.sampling import shuffled_pairs
-from mitl.records import BatchKind, Direction, Environment, HitItem, Page, Pair, PairRole, several
+from mitl.records import (
+    AuditPurpose,
+    BatchKind,
+    Direction,
+    Environment,
+    HitItem,
+    Page,
+    Pair,
+    PairRole,
+    several,
+)
 from mitl.records.rounds import DOUBTS
 from mitl.settings import Settings
 
@@ -137,7 +147,7 @@ def make_plan(session: Session, settings: Settings, request: Campaign, *, adopte
         return dataclasses.replace(plan, pilots=pilots)
     is_first_look = request.pilot is None and not left.hits and not adopted
     if is_first_look and _open_plan(session, settings, request, candidates, doubts, left).n_hits:
-        raise pilot_is_out(out, request.template)
+        raise pilot_is_out(out, request)
     return PairsPlan(left=left, waits_for=waits_for(out), pilots=pilots)
 
 
@@ -206,6 +216,8 @@ def _open_plan(
         only = "chosen" if request.chosen else "drawn" if request.drawn else f"{request.direction} candidate"
         is_part = only != "both candidate" and not n_held_back
         why = f"every {only} pair is on an open HIT or judged" if is_part else ""
+        if request.drawn and not any(audit_store.current(session, environment, of) for of in AuditPurpose):
+            why = "no audit has drawn from the pairs as they stand; `mitl audit draw` does"
         return PairsPlan(n_held_back=n_held_back, left_out=left_out, out=out, waits_for=why)
     from mitl.campaign.kinds.pairs.controls import draw_controls  # which loads pandas and scipy
 

@@ -115,7 +115,7 @@ def make_plan(session: Session, settings: Settings, request: RatePairs, *, adopt
     if out is not None:
         is_first_look = request.pilot is None and not left.hits and not adopted
         if is_first_look and _open_plan(session, settings, request, left).n_hits:
-            raise pilot_is_out(out, request.template)
+            raise pilot_is_out(out, request)
         return RatingPlan(left=left, waits_for=waits_for(out), per_hit=request.per_hit)
     plan = _open_plan(session, settings, request, left)
     return dataclasses.replace(plan, pilots=tuple(_pilots(session, request, plan.per_hit)))
