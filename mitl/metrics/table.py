@@ -98,11 +98,21 @@ def load_installed() -> tuple[tuple[str, MetricError], ...]:
         except Exception as error:
             faults.append((point.name, _unusable(point, f"cannot be loaded ({error})")))
             continue
-        if isinstance(metric, Metric):
-            METRICS.setdefault(point.name, replace(metric, of=_guarded(point, metric.of)))
+        if why := _why_not(point.name, metric):
+            faults.append((point.name, _unusable(point, why)))
         else:
-            faults.append((point.name, _unusable(point, f"is a {type(metric).__name__}, not a Metric")))
+            METRICS[point.name] = replace(metric, of=_guarded(point, metric.of))
     return tuple(faults)
+
+
+def _why_not(name: str, metric: object) -> str:
+    """Why what a package gives cannot be asked for by this name; empty where it can."""
+    if not isinstance(metric, Metric):
+        return f"is a {type(metric).__name__}, not a Metric"
+    if "," in name:
+        return "has a comma in its name, which parts the names of several"
+    taken = {known.lower() for of, other in METRICS.items() for known in (of, *other.other_names)}
+    return "is called as another metric, which keeps the name" if name.lower() in taken else ""
 
 
 def _unusable(point: EntryPoint, why: str) -> MetricError:

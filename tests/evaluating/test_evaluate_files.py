@@ -141,7 +141,7 @@ def test_a_metric_of_an_installed_package_is_known_and_a_broken_one_is_named(pla
         point = EntryPoint("first", value, "mitl.metrics")
         monkeypatch.setattr(table, "entry_points", lambda group, point=point: [point])
         monkeypatch.setattr(table, "OWN_FIRST", OWN["MRR"][0], raising=False)
-        monkeypatch.delitem(TABLE, "first", raising=False)
+        TABLE.pop("first", None)
         table.load_installed.cache_clear()
         if status == 0:
             counts = ok(*call, "--json").json["counts"]
@@ -159,13 +159,15 @@ def test_a_broken_metric_that_nobody_asks_for_is_one_warning(place, monkeypatch)
     points = [
         EntryPoint("Broken@K", "no_such_package:metric", "mitl.metrics"),
         EntryPoint("first", "mitl.metrics.table:OWN_FIRST", "mitl.metrics"),
+        EntryPoint("recall@k", "mitl.metrics.table:OWN_FIRST", "mitl.metrics"),
+        EntryPoint("a,b", "mitl.metrics.table:OWN_FIRST", "mitl.metrics"),
     ]
     monkeypatch.setattr(table, "entry_points", lambda group: points)
     monkeypatch.setattr(table, "OWN_FIRST", OWN["MRR"][0], raising=False)
     table.load_installed.cache_clear()
     call = ["evaluate", "--similarities", similarities, "--release", "release", "--metrics"]
     try:
-        (warning,) = ok(*call, "R@1,first", "--json").json["warnings"]
+        warning, taken, comma = ok(*call, "R@1,first", "--json").json["warnings"]
         message = fails(2, *call, "R@1,broken@5")
     finally:
         TABLE.pop("first", None)
@@ -173,6 +175,8 @@ def test_a_broken_metric_that_nobody_asks_for_is_one_warning(place, monkeypatch)
 
     assert "'Broken@K' of an installed package cannot be loaded" in warning
     assert "mend its entry point 'no_such_package:metric'" in message
+    assert "'recall@k' of an installed package is called as another metric" in taken
+    assert "'a,b' of an installed package has a comma in its name" in comma
 
 
 @pytest.mark.parametrize("form", ["npy", "npz"])
