@@ -97,7 +97,7 @@ def read_caption_ids(path: Path) -> list[str]:
     if path.suffix not in (".npy", ".txt", ".json"):
         raise DatasetError(f"caption ids are read from .npy, .txt or .json files, not from {str(path)!r}")
     try:
-        ids = [str(int(text.partition("#")[0])) for text in read_ids(path)]
+        ids = [coco_id(text.partition("#")[0]) for text in read_ids(path)]
     except ValueError as error:
         raise DatasetError(
             f"{str(path)!r} is not a list of COCO caption ids, which are integers: {error}"
@@ -150,9 +150,11 @@ def _picture(entry: Mapping[str, object]) -> Picture:
 
 def coco_id(value: object) -> str:
     """An id of COCO, which some tools write as 1.0; ValueError where it is no whole number."""
-    if isinstance(value, float) and not value.is_integer():
-        raise ValueError(f"{value} is no whole number, as ids are")
-    return str(int(value)) if isinstance(value, float) else str(int(str(value)))
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    # int() would also read 1_0, and digits of any script.
+    if not re.fullmatch("-?[0-9]+", text):
+        raise ValueError(f"{text!r} is no whole number, as ids are")
+    return str(int(text))
 
 
 def _split_captions(entries: Sequence[SplitImage], path: Path) -> dict[str, Caption]:

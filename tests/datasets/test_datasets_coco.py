@@ -161,8 +161,9 @@ def test_images_are_found_flat_or_in_their_folder(tmp_path, captions):
         ),
         (lambda v: v["images"][0].pop("id"), "entry 1 of 'images' in .* lacks 'id'"),
         (lambda v: v["annotations"][0].update(id="x"), "malformed"),
-        (lambda v: v["annotations"][0].update(id=1.7), "1.7 is no whole number"),
-        (lambda v: v["annotations"][0].update(image_id=float("inf")), "inf is no whole number"),
+        (lambda v: v["annotations"][0].update(id=1.7), "'1.7' is no whole number"),
+        (lambda v: v["annotations"][0].update(id="1_7"), "'1_7' is no whole number"),
+        (lambda v: v["annotations"][0].update(image_id=float("inf")), "'inf' is no whole number"),
         (
             lambda v: v["annotations"][1].update(caption=None),
             "caption '21' in .* has no text: 'None' stands for",
@@ -256,6 +257,7 @@ def test_compact_table_is_a_coco_data_set(tmp_path):
     [
         ({"caption_id": [3, 3]}, "caption id '3' comes twice"),
         ({"image_id": ["nine", "42"]}, "row 1 .* has image_id 'nine', but COCO's ids are integers"),
+        ({"image_id": ["\u0669", "42"]}, "row 1 .* has image_id '\u0669', but COCO's ids are integers"),
         ({"text": [None, "a"]}, "caption '21' in .* has no text"),
         (
             {"image_id": [9, 9], "file_name": ["a.jpg", "b.jpg"]},
