@@ -201,12 +201,14 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 _MISSING = ("nan", "NaN", "null", "None", "<NA>")
 """What programs write in place of a text that is not there."""
 _FLOAT = re.compile(r"-?\d+\.0+|-?\d+(\.\d+)?[eE]\+\d+")
+_SEEN = re.compile("[^\\s\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+"""Anything but white space and marks without a width."""
 
 
 def text_of(value: object) -> str | None:
-    """The cell without white space around it; None where it is empty or not a number."""
+    """The cell without white space around it; None where nothing of it can be seen, or it is not a number."""
     text = "" if value is None or value != value else str(value).strip()
-    return text or None
+    return text if _SEEN.search(text) else None
 
 
 def cell_id(value: object, column: str, where: str) -> str:

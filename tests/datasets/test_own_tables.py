@@ -267,6 +267,7 @@ def test_addresses_in_the_column_of_images_are_addresses(tmp_path):
         ("image_id,image,caption\n1,a\x01.jpg,x\n", r"row 1 .* the control character U\+0001 in its image"),
         ("image,caption\n" + "iVBORw0KGgo" * 900 + ",x\n", "row 1 .* has 9,900 bytes in its image .* picture written"),
         ("image,caption\na,x\nb,\n", "row 2 .* has no caption; mend it, or leave .* --skip-empty"),
+        ("image,caption\na,x\nb,\u200b \ufeff\n", "row 2 .* has no caption; mend it"),
         ("image,caption\na,x\x07y\n", r"row 1 .* the control character U\+0007 in its caption"),
         ("image,caption\na\x1b[1m,x\n", r"the control character U\+001B in its image"),
         ("image,caption\na," + "x" * 10_001 + "\n", "a caption of 10,001 characters, of which 10,000 are allowed"),
