@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mitl.core.arrays import Floats
 from mitl.errors import MetricError
 from mitl.records import Preference, Vote
+from mitl.records.results import listed
 
 TOLERANCE = 1e-11
 """Relative change of every strength in a round, below which the algorithm ends."""
@@ -262,9 +263,8 @@ def _require_maximum(wins: Floats, names: Sequence[str]) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"any of {shown}{more}" if len(names) > 1 else shown
+    shown = listed([repr(name) for name in names], _NAMED)
+    return f"any of {shown}" if len(names) > 1 else shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)

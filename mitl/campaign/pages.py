@@ -35,6 +35,7 @@ from mitl.proposals.sampling import shuffled
 from mitl.protocol.media import NOUNS
 from mitl.records import ImageItem
 from mitl.records.enums import PartKind
+from mitl.records.results import listed
 from mitl.settings import Settings
 
 TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
@@ -99,9 +100,8 @@ def picture_sources(
 def _refuse(faults: Sequence[str], n_images: int, noun: str, remedy: str) -> None:
     """DatasetError that counts the items that cannot be shown and names the first of them."""
     if faults:
-        more = f"; and {len(faults) - NAMED:,} more" if len(faults) > NAMED else ""
         raise DatasetError(
-            f"{len(faults):,} of {n_images:,} {noun}s cannot be shown: {'; '.join(faults[:NAMED])}{more}; {remedy}"
+            f"{len(faults):,} of {n_images:,} {noun}s cannot be shown: {listed(faults, NAMED, '; ')}; {remedy}"
         )
 
 

@@ -14,6 +14,7 @@ from mitl.datasets.files import readable
 from mitl.errors import DatasetError, SettingsError
 from mitl.records import Direction, Label, Outcome, PairRole
 from mitl.records.questions import RATIONALE
+from mitl.records.results import listed
 
 ANY = "*"
 """Stands for every value that the table does not name."""
@@ -129,9 +130,7 @@ class ColumnMap:
 
 def shown_columns(columns: Collection[str]) -> str:
     """The names for a message, a bounded number of them."""
-    listed = [column for column in columns if column]
-    more = f" and {len(listed) - MAX_SHOWN_COLUMNS} more" if len(listed) > MAX_SHOWN_COLUMNS else ""
-    return ", ".join(listed[:MAX_SHOWN_COLUMNS]) + more
+    return listed([column for column in columns if column], MAX_SHOWN_COLUMNS)
 
 
 def read_column_map(path: Path) -> ColumnMap:

@@ -29,6 +29,7 @@ from mitl.db.store.parses import add_all_findings
 from mitl.errors import CrowdError
 from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
 from mitl.records import Decision, Environment, Finding, several
+from mitl.records.results import listed
 from mitl.settings import ASSIGNMENT_DURATION_S, WAGE_FLOOR_CENTS_PER_HOUR, Settings
 
 APPROVE, REJECT, EXCLUDE, OVERRIDE = "approve", "reject", "qualification", "override"
@@ -187,11 +188,10 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
 
 
 def _refused_line(submissions: Sequence[int], refusals: Mapping[str, CrowdError]) -> str:
-    named = ", ".join(map(str, submissions[:_NAMED]))
-    more = f" and {len(submissions) - _NAMED:,} more" if len(submissions) > _NAMED else ""
+    named = listed([str(number) for number in submissions], _NAMED)
     # Without the address, which is another at each look of `harvest --watch` where no `mitl serve` answers.
     said = str(next(iter(refusals.values()))).partition(": ")[2]
-    return f"what was decided about submission {named}{more} is refused; each harvest tries again: {said}"
+    return f"what was decided about submission {named} is refused; each harvest tries again: {said}"
 
 
 def _reverse(client: MTurkClient, row: StoredAssignment) -> bool:
@@ -374,15 +374,14 @@ def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str
 
 
 def _slow_line(slow: Sequence[PaidWork]) -> str:
-    first = sorted(slow, key=lambda submission: -(submission.time.ms or 0))[:_NAMED]
-    named = ", ".join(
+    slowest = sorted(slow, key=lambda submission: -(submission.time.ms or 0))
+    named = [
         f"{submission.id} ({minutes(submission.time.ms or 0)} min, {submission.worker})"
-        for submission in first
-    )
-    more = f" and {len(slow) - _NAMED:,} more" if len(slow) > _NAMED else ""
+        for submission in slowest
+    ]
     return (
-        f"far longer than usual for the wording: submission {named}{more}; look with `mitl review show NUMBER` before "
-        "time is paid for"
+        f"far longer than usual for the wording: submission {listed(named, _NAMED)}; look with `mitl review show "
+        "NUMBER` before time is paid for"
     )
 
 

@@ -9,6 +9,7 @@ from enum import Enum
 
 from mitl.errors import DatasetError, UsageError
 from mitl.records.forms import COMPOSED, IMAGES, SOUNDS, VIDEOS, SetForm
+from mitl.records.results import listed
 
 
 class Holds(Enum):
@@ -306,6 +307,4 @@ def _require(column: TableColumn, wanted: Sequence[Holds], source: str) -> None:
 
 
 def _quoted(names: Iterable[str]) -> str:
-    listed = [repr(name) for name in names]
-    more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
-    return (", ".join(listed[:12]) or "none") + more
+    return listed([repr(name) for name in names], 12) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
@@ -54,6 +54,12 @@ class CsvPaths(TypedDict, total=False):
 def several(count: int, noun: str, nouns: str = "") -> str:
     """``1 page``, ``2,000 pages``; ``nouns`` is the plural that is not made by an s."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """``a, b and 2 more``: so many names at most, and how many others there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 class ImageName(str):

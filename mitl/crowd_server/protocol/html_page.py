@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from mitl.errors import SettingsError, UsageError
+from mitl.records.results import listed
 
 FRAME_SCRIPTS = ("frame.js", "externalHIT_v1.js", "crowd-html-elements.js")
 """The server's own files that run within a requester's page, under ``/w/static/``."""
@@ -306,7 +307,7 @@ def _unknown_elements(tags: list[_Tag]) -> Iterator[str]:
         unknown.add('crowd-input of type "file"')
     if unknown:
         yield (
-            f"its page uses {_listed(sorted(unknown))}, which this server does not have; it has "
+            f"its page uses {listed(sorted(unknown), _MOST_NAMED)}, which this server does not have; it has "
             f"{', '.join(CROWD_ELEMENTS)}; use these, or plain HTML fields within <crowd-form>"
         )
 
@@ -329,7 +330,7 @@ def _blocked(html: str, tags: list[_Tag], sources: AllowedSources) -> Iterator[s
         return
     yield (
         "workers' browsers would not load "
-        + _listed([f"{address[:200]} ({kind})" for address, kind in blocked.items()])
+        + listed([f"{address[:200]} ({kind})" for address, kind in blocked.items()], _MOST_NAMED)
         + "; write it into the page"
         + _remedy(sorted({host for address in blocked if (host := _host(address))}))
     )
@@ -374,15 +375,16 @@ def _unsendable(tags: list[_Tag]) -> Iterator[str]:
     ]
     if files:
         yield (
-            f'its form asks for files (input of type "file": {_listed(files)}), which this server does not take; '
-            "ask for something to type or to choose instead"
+            f'its form asks for files (input of type "file": {listed(files, _MOST_NAMED)}), which this server does not '
+            "take; ask for something to type or to choose instead"
         )
     if any(tag.name == "script" and _script_type(tag) and not _is_own(tag) for tag in tags):
         return  # a script may make the form, or change it
     lost = {tag.name for tag in tags if tag.name in _CROWD_FIELDS and form_of(tag) is None}
     if lost:
         yield (
-            f"its page has {_listed(sorted(lost))} outside any form, where nothing sends it; put it into a <crowd-form>"
+            f"its page has {listed(sorted(lost), _MOST_NAMED)} outside any form, where nothing sends it; put it into "
+            "a <crowd-form>"
         )
         return
     if any(_sends_answers(form, named) for form in forms):
@@ -395,7 +397,11 @@ def _unsendable(tags: list[_Tag]) -> Iterator[str]:
     elsewhere = [form["action"][:200] for form in forms if form.get("action")]
     yield (
         "its page could not be submitted: "
-        + (f"its forms send to {_listed(elsewhere)}" if elsewhere else "its fields are in no form")
+        + (
+            f"its forms send to {listed(elsewhere, _MOST_NAMED)}"
+            if elsewhere
+            else "its fields are in no form"
+        )
         + "; give it a <form> whose action ends in externalSubmit, or a <crowd-form>"
     )
 
@@ -403,11 +409,6 @@ def _unsendable(tags: list[_Tag]) -> Iterator[str]:
 def _is_own(script: _Tag) -> bool:
     """Whether a script is one of those that this server answers for, which make no form of a page's fields."""
     return (AllowedSources().answer(script.attributes.get("src", "")) or "").startswith("/w/static/")
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _is_style(link: _Tag) -> bool:

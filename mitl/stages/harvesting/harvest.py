@@ -33,7 +33,7 @@ from mitl.records import (
     StageResult,
     several,
 )
-from mitl.records.results import printed_by
+from mitl.records.results import listed, printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.deriving import rederive
@@ -219,10 +219,9 @@ def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, 
     gone = [hit for hit in swept.deleted if stored.get(hit.id, 0) < hit.assignments]
     warnings = [gone_warning(gone)] if gone else []
     if fetched.lost:
-        more = f" and {len(fetched.lost) - _NAMED:,} more" if len(fetched.lost) > _NAMED else ""
         warnings.append(
             f"the server no longer gives the submissions of {several(len(fetched.lost), 'deleted HIT')}: "
-            f"{', '.join(hit.key for hit in fetched.lost[:_NAMED])}{more}"
+            f"{listed([hit.key for hit in fetched.lost], _NAMED)}"
         )
     if fetched.settled:
         warnings.append(

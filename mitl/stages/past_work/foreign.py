@@ -30,6 +30,7 @@ from mitl.errors import AnswerError, DatasetError
 from mitl.records import AnnotatorKind, Direction, IdKind, Proposal
 from mitl.records.frames import PROPOSALS, frame
 from mitl.records.questions import RATIONALE
+from mitl.records.results import listed
 from mitl.stages.harvesting.deriving import ProjectItems, Reading, paired, read_rows
 from mitl.stages.past_work.own import SubmissionRow
 from mitl.stages.past_work.past import MAX_SHOWN, PastBatch, PastSubmission
@@ -127,8 +128,7 @@ def past_of_foreign(
 
 
 def _counted(values: Counter[str]) -> str:
-    shown = ", ".join(f"{value[:80]!r} ({count:,})" for value, count in values.most_common(MAX_SHOWN))
-    return shown + (f" and {len(values) - MAX_SHOWN:,} more" if len(values) > MAX_SHOWN else "")
+    return listed([f"{value[:80]!r} ({count:,})" for value, count in values.most_common()], MAX_SHOWN)
 
 
 def past_batch(reading: Reading, rows: Sequence[SubmissionRow]) -> PastBatch:

@@ -31,6 +31,7 @@ from mitl.errors import DatasetError
 from mitl.records import Decision, Environment, Finding, JudgementSource, Label, Pair
 from mitl.records.frames import NONE, is_asked
 from mitl.records.questions import RATIONALE
+from mitl.records.results import listed
 from mitl.stages.harvesting.deriving import (
     PairedRow,
     ProjectItems,
@@ -159,9 +160,7 @@ def known_only(past: Sequence[PastSubmission], name: str, *, skip_unknown: bool)
 
 
 def _shown(counts: Counter[str]) -> str:
-    shown = "; ".join(f"{words} ({count:,})" for words, count in counts.most_common(MAX_SHOWN))
-    more = f" and {len(counts) - MAX_SHOWN:,} more" if len(counts) > MAX_SHOWN else ""
-    return shown + more
+    return listed([f"{words} ({count:,})" for words, count in counts.most_common()], MAX_SHOWN, "; ")
 
 
 def _token(environment: Environment, one: PastSubmission) -> str:

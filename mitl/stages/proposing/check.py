@@ -12,7 +12,7 @@ from annotators import registry
 from annotators.catalog import KS, MINIS, NETWORKS, Published, default_row
 from mitl.errors import AnnotatorError
 from mitl.records import StageResult, Table, Verdict
-from mitl.records.results import printed_by
+from mitl.records.results import listed, printed_by
 from mitl.settings import Settings
 from mitl.stages.proposing.trained import trained_rows, with_trained
 
@@ -216,8 +216,7 @@ def _faults(examination: Examination, shown: int = _SHOWN) -> Iterator[str]:
     for what in ("missing", "unexpected", "misshapen"):
         keys = getattr(examination, what)
         if keys:
-            more = f" and {len(keys) - shown:,} more" if len(keys) > shown else ""
-            yield f"{len(keys):,} {what}: {', '.join(keys[:shown])}{more}"
+            yield f"{len(keys):,} {what}: {listed(keys, shown)}"
     yield from examination.problems
     if shown > 1:
         for said, reasons in (("not needed", examination.ignored), ("absent", examination.absent)):
@@ -225,8 +224,7 @@ def _faults(examination: Examination, shown: int = _SHOWN) -> Iterator[str]:
             for key, why in reasons.items():
                 by_reason.setdefault(why, []).append(key)
             for why, keys in by_reason.items():
-                more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
-                yield f"{len(keys):,} {said} ({why}): {keys[0]}{more}"
+                yield f"{len(keys):,} {said} ({why}): {listed(keys, 1)}"
 
 
 def _tables(findings: _Findings, published: Published | None) -> Iterator[Table]:
