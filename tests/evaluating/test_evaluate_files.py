@@ -247,6 +247,14 @@ def test_a_direction_may_be_left_out_on_request(place):
     assert found == {"i2t": pytest.approx(BY_HAND["i2t"])}
 
 
+def test_a_short_ranking_of_a_query_that_is_not_scored_matters_to_no_k(place):
+    """The others hold the whole gallery, which is smaller than K."""
+    (place / "mine.i2t.json").write_text(json.dumps({**I2T, 40: [3]}))
+    words = ("--rankings", "mine.i2t.json", "--direction", "i2t", "--metrics", "R@10")
+
+    assert scores(*words, model="rankings")["i2t"]["R@10"] == 1
+
+
 def test_missing_places_are_misses_on_request(place):
     """Rankings cut after one place: R of image 10 is 2, so half of its R-Precision is lost for certain."""
     (path,) = write_rankings(place, "json", depth=1)

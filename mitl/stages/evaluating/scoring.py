@@ -93,8 +93,10 @@ def score_model(
                 continue
             assert rankings is not None, "a model has rankings or similarities"
             with named(model.name, task.name, sides, direction):
-                ends = _short(rankings, sides, direction, short)
-                values = task.ranked(direction, rankings, ends)
+                ends = rankings.ends[np.isin(rankings.query_ids, task.queries(direction))]
+                # What holds the whole gallery lacks nothing: a place beyond it is a miss for every model.
+                whole = len(ends) > 0 and ends.min() >= len(sides.gallery(direction))
+                values = task.ranked(direction, rankings, "zero" if whole else short)
             scored[task.name, direction] = Scored(task.name, model.name, direction.value, values)
         for task, parts in _run(model, by_blocks, sides, direction, progress):
             with named(model.name, task.name, sides, direction):
@@ -126,12 +128,6 @@ def _run(
                 with named(model.name, task.name, sides, direction):
                     parts.append(task.score(direction, mine))
     return list(zip(tasks, kept, strict=True))
-
-
-def _short(rankings: Ranked, sides: Sides, direction: Direction, short: Short) -> Short:
-    """Rankings that hold the whole gallery lack nothing: a place beyond it is a miss for every model."""
-    gallery = len(sides.gallery(direction))
-    return "zero" if len(rankings.ends) and int(rankings.ends.min()) >= gallery else short
 
 
 @contextmanager
