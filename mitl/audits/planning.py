@@ -108,6 +108,14 @@ class AuditCost:
         """All answers."""
         return self.first + self.follow_ups
 
+    @property
+    def words(self) -> str:
+        """What it takes, and what that costs."""
+        return (
+            f"{several(self.first, 'pair')}, {several(self.answers, 'answer')}, {several(self.hits, 'HIT')}, "
+            f"{format_dollars(self.cents)}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
@@ -135,9 +143,7 @@ class AuditPlan:
         lines.append(
             f"{'the best possible' if self.reason else 'the cheapest sample'}: recall of at least "
             f"{lower_bound(best.recall)} with {self.confidence:.6g} confidence ({lower_bound(best.worst)} whatever the "
-            "workers' rates of error are), by "
-            f"{several(best.first, 'pair')}, {several(best.answers, 'answer')}, {several(best.hits, 'HIT')}, "
-            f"{format_dollars(best.cents)}"
+            f"workers' rates of error are), by {best.words}"
         )
         if best.cents > best.cents_once:
             without = f"without that the sample would cost {format_dollars(best.cents_once)}"
@@ -224,6 +230,17 @@ def deal(
     """
     _check(guesses, 0.5, confidence)
     return _Planner(guesses, crowd or AssumedCrowd(), price, 1 - confidence).deal(cents)
+
+
+def cost_of(guesses: Sequence[Guess], strata: Sequence[Stratum], *, price: Price) -> AuditCost:
+    """What a sample is expected to cost, whatever chose it; its bounds are those of 0.95 confidence.
+
+    Raises:
+        AuditError: there is nothing to audit.
+    """
+    _check(guesses, 0.5, 0.95)
+    samples = np.array([stratum.sample for stratum in strata], np.float64)
+    return _Planner(guesses, AssumedCrowd(), price, 0.05).cost(samples)
 
 
 class _Planner:

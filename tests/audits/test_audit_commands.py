@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +111,8 @@ def test_the_same_draw_again_is_nothing_to_do(settings):
     assert draw_audit(settings, AuditRequest(size=40), SANDBOX).status == "nothing_to_do"
     larger = draw_audit(settings, AuditRequest(size=50), SANDBOX)
     assert larger.counts["audit"] == 2
-    assert "gives way" in larger.lines[1]
+    assert re.fullmatch(r"expected to take 50 pairs, \d+ answers, \d+ HITs, \$\d+\.\d\d", larger.lines[1])
+    assert "gives way" in larger.lines[2]
 
     run_publish(settings, limit=20)
 

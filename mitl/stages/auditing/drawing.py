@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 
 import numpy as np
 
-from mitl.audits.planning import AuditPlan, Guess, Price, deal, plan_audit
+from mitl.audits.planning import AuditPlan, Guess, Price, cost_of, deal, plan_audit
 from mitl.audits.pool import Pool, draw
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.core.arrays import Ints
@@ -291,6 +291,10 @@ def draw_audit(
         context.session.commit()
         following = _asked_by(context, audit)
         is_guess = wish.purpose is AuditPurpose.LABELS and fused_scores(context) is None
+        told = [f"audit {audit.number}: {several(design.sample, 'pair')} drawn of {design.size:,}"]
+        if wish.purpose is AuditPurpose.RECALL and any(guess.held for guess in strata.guesses):
+            cost = cost_of(strata.guesses, design.strata, price=answer_price(context))
+            told.append(f"expected to take {cost.words}")
     replaced = (
         [] if earlier is None else [f"audit {earlier.number}, of which nothing is out or answered, gives way"]
     )
@@ -298,7 +302,7 @@ def draw_audit(
         audit,
         following,
         "done",
-        (f"audit {audit.number}: {several(design.sample, 'pair')} drawn of {design.size:,}", *replaced),
+        (*told, *replaced),
         (_UNFUSED,) if is_guess else (),
     )
 
