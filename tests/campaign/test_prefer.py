@@ -14,6 +14,7 @@ from sqlalchemy import text
 from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.rankings.controls import distrusted, known
+from mitl.campaign.kinds.rankings.kind import KIND, StudyPlan
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
 from mitl.campaign.kinds.rankings.systems import PreferenceStudy
 from mitl.campaign.publish import publish
@@ -37,6 +38,7 @@ from mitl.records import (
     Environment,
     HitState,
     Preference,
+    System,
 )
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import expire
@@ -673,3 +675,10 @@ def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
 
     for one, other in zip(*found, strict=True):
         assert one == other
+
+
+def test_a_bill_names_a_system_once_whose_rankings_changed_between_two_studies():
+    """Pages of both studies may be asked again in one run."""
+    plan = StudyPlan(systems=(System("near", "run 1"), System("near", "run 2"), System("far", "run 1")))
+
+    assert KIND.facts(plan)["systems"] == ["near", "far"]

@@ -67,6 +67,11 @@ class StudyPlan(Plan):
     per_hit: int = 0
     """Comparisons of the fullest new page, controls included; what its working time is reckoned for."""
 
+    @property
+    def names(self) -> list[str]:
+        """Of the systems: one whose rankings changed between two studies is two, of one name."""
+        return list(dict.fromkeys(system.name for system in self.systems))
+
 
 def n_asked(items: Sequence[Comparison]) -> int:
     """Comparisons among these, controls left out."""
@@ -235,7 +240,7 @@ class RankingsKind:
         size = f"{spread(sizes)} a HIT, {controls} of them controls"
         comparisons = sum(map(n_asked, plan.pages))
         lines = [
-            f"  {'systems':<14} {', '.join(system.name for system in plan.systems)}",
+            f"  {'systems':<14} {', '.join(plan.names)}",
             f"{columns('comparisons', f'{comparisons:,}')}{columns('HITs', f'{plan.n_hits:,}')} ({size})",
         ]
         if plan.n_alike:
@@ -245,7 +250,7 @@ class RankingsKind:
     def facts(self, plan: StudyPlan) -> Mapping[str, object]:
         """See `CampaignKind`."""
         return {
-            "systems": [system.name for system in plan.systems],
+            "systems": plan.names,
             "comparisons": sum(map(n_asked, plan.pages)),
             "alike": plan.n_alike,
         }
