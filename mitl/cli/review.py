@@ -94,7 +94,8 @@ _ruling("drop", Decision.DROP, "Pay the work, but discard its answers and ask ag
 _ruling(
     "exclude",
     Decision.APPROVE_EXCLUDE,
-    "Pay the work, discard its answers and exclude the worker from further HITs (by a qualification, not a block).",
+    "Pay the work, exclude the worker from further HITs (by a qualification, not a block) and discard all of the "
+    "worker's answers, earlier ones too.",
 )
 
 

@@ -217,6 +217,7 @@ def status_of(error: MitlError) -> int:
 def _templates() -> jinja2.Environment:
     environment = page_templates(PAGES, PAGES / "shared")
     for name in (
+        "fate",
         "either",
         "reason",
         "money",

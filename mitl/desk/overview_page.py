@@ -24,7 +24,7 @@ from mitl.db.store.worker_tallies import tallies_of
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.judgements.conduct import gold_interval
-from mitl.judgements.gold_records import GoldRecord
+from mitl.judgements.gold_records import GoldRecord, keeps_page
 from mitl.records import Decision, PairRole, several
 from mitl.stages.reviewing.evidence import standing
 
@@ -77,6 +77,8 @@ class Overview:
     standings: Mapping[str, int]
     """Good, poor, unproven or excluded → workers with a submission."""
     decisions: Mapping[Decision, int]
+    set_aside: int
+    """Submissions, passed or approved, of workers whose answers are not used."""
     hits_out: int
     to_come: int
     """Submissions that posted HITs still wait for."""
@@ -120,6 +122,12 @@ def overview(context: Context, groups: Sequence[SubmissionGroup]) -> Overview:
         hasty=sum(median < floor_s for median in medians),
         standings={name: standings[name] for name in words.STANDINGS},
         decisions={decision: decisions[decision] for decision in Decision if decisions[decision]},
+        set_aside=sum(
+            group.submissions
+            for group in groups
+            if group.decision.keeps_answers
+            and not keeps_page(group.decision, golds.record(group.worker), excluded=group.excluded)
+        ),
         hits_out=work.hits,
         to_come=work.assignments,
         again={command: len(hits) for command, hits in to_ask_again(session, environment, tallies).items()},

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from mitl.core import formats
 from mitl.core.pricing import format_dollars
+from mitl.db.store.answers import StoredAssignment
+from mitl.judgements.gold_records import GoldRecord, keeps_page
 from mitl.protocol.media import NOUNS
 from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, PartKind
 from mitl.records.questions import RATIONALE
@@ -140,6 +142,19 @@ def _finding(one: Finding) -> str:
     if one.code in ("unreadable", "bad_value", "missing_answer", "same_worker") and one.detail:
         return f"{said.rstrip('.')} ({one.detail})."
     return said
+
+
+def fate(row: StoredAssignment, record: GoldRecord | None = None) -> str:
+    """What was decided, and why its answers are not used where that alone would not tell.
+
+    Args:
+        record: the worker's on the controls of pairs; None for pages that asked something else.
+    """
+    said = DECISIONS[row.decision]
+    if not row.decision.keeps_answers or keeps_page(row.decision, record, excluded=row.excluded):
+        return said
+    why = "worker is excluded" if row.excluded else "worker's record is poor"
+    return said.replace(" and used", f", not used because the {why}")
 
 
 def either(labels: Sequence[Label]) -> str:

@@ -292,6 +292,20 @@ def _place(gold: GoldControl) -> tuple[int, int, str]:
     return gold.pair.image_id, gold.pair.caption_id, gold.role.value
 
 
+def keeps_page(decision: Decision, record: GoldRecord | None = None, *, excluded: bool = False) -> bool:
+    """Whether the answers of a page are kept: by what was decided about it, and from a trusted worker.
+
+    Args:
+        record: the worker's gold record; None leaves it out, which is the rule of the page's own controls
+            alone. A bad record sets aside pages that passed by rule. A page that a person looked at and
+            approved stays.
+        excluded: whether the worker is excluded, which sets aside all of their pages.
+    """
+    if not decision.keeps_answers or excluded:
+        return False
+    return decision is not Decision.PASS or record is None or not record.is_bad
+
+
 def is_usable(
     judgement: Judgement,
     decision: Decision,
@@ -300,19 +314,13 @@ def is_usable(
     excluded: bool = False,
     same_worker: bool = False,
 ) -> bool:
-    """Whether a judgement may count: answered, on a page whose answers are kept, from a trusted worker.
+    """Whether a judgement may count: answered, on a page whose answers are kept.
 
     Args:
-        decision: what was decided about the judgement's assignment.
-        record: the worker's gold record; None leaves it out, which is the rule of the page's own controls
-            alone. A bad record sets aside pages that passed by rule. A page that a person looked at and
-            approved stays.
-        excluded: whether the worker is excluded.
+        decision, record, excluded: as `keeps_page` takes them.
         same_worker: whether an answer of this worker on the pair counts already, so that this one is not a second
             opinion.
     """
     if judgement.outcome is not Outcome.ANSWERED or judgement.label is None:
         return False
-    if not decision.keeps_answers or excluded or same_worker:
-        return False
-    return decision is not Decision.PASS or record is None or not record.is_bad
+    return not same_worker and keeps_page(decision, record, excluded=excluded)

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from desk_kit import REASON, OpenDesk, make_reviewed_project, open_desk, written
 from hypothesis import given
@@ -18,6 +19,7 @@ from sqlalchemy import text
 from world_kit import SANDBOX, copy_of
 
 from mitl.core.paging import ListPage
+from mitl.crowd.context import open_context
 from mitl.crowd.paying import OVERRIDE, REJECT
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
@@ -26,8 +28,12 @@ from mitl.desk import worker_pages
 from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
+from mitl.stages.releasing.origins import crowd, release_facts
+from mitl.stages.reporting.report import collect
+from mitl.stages.reporting.sections import crowd_stats
 from mitl.stages.reviewing.review import Ruling, rule
 from mitl.stages.reviewing.show import show
+from mitl.stages.reviewing.workers import workers
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -73,6 +79,30 @@ def test_decisions_pay_and_lead_to_the_next_in_the_queue(opened):
         assert (row.id in used) == (decision is Decision.APPROVE and row.worker not in excluded)
     assert server_says(opened.settings, "SELECT count(*) FROM qualification") == [(1,)]
     assert "excluded" in written(opened.get(f"/workers/{queued[2].worker_id}"))
+
+
+def test_what_an_excluded_worker_answered_earlier_is_not_called_used(opened):
+    """On no page, in no table of workers, report or data sheet; that it was approved stays known."""
+    (passed,) = opened.rows(Decision.PASS)
+    waits = next(row for row in opened.rows(Decision.QUEUED) if row.worker_id == passed.worker_id)
+    assert "paid and used" in written(opened.get(f"/queue/{passed.id}"))
+
+    opened.post(f"/queue/{waits.id}/decide", {"decision": "approve_exclude"})
+    opened.settle()
+
+    for page in (f"/queue/{passed.id}", f"/workers/{passed.worker_id}", f"/queue?after={passed.id}"):
+        assert "paid, not used because the worker is excluded" in written(opened.get(page))
+    assert "The answers of 1 passed or approved submission are not used" in written(opened.get("/"))
+    found = workers(opened.settings)
+    (row,) = (row for row in found.counts["rows"] if row["worker"] == passed.worker)
+    assert row["approved"] == 1
+    assert next(row for row in found.tables[0].rows if row[0] == passed.worker)[1:3] == (2, 0)
+    source = collect(opened.settings)
+    reported = crowd_stats(source.project, source.people, source.salt)
+    assert (reported.approved, reported.dropped) == (0, 2)
+    with open_context(opened.settings, read_only=True) as context:
+        stated = crowd(context, release_facts(context).submissions, pd.Series([], dtype=str))
+    assert stated is not None and (stated.used, stated.paid_unused) == (0, 2)
 
 
 def test_a_rejection_keeps_its_reason_says_until_when_and_can_be_reversed(opened):

@@ -197,6 +197,7 @@ def evidence(number: int, passes: int, golds: int, median_s: float | None) -> Wo
         standing="unproven",
         capped=False,
         submissions=1,
+        approved=0,
         used=0,
         queued=0,
         rejected=0,

@@ -279,12 +279,12 @@ class CrowdStats:
     hits_posted: int
     submitted: int
     approved: int
-    """Passed by the rule or approved by a person; answers used."""
+    """Passed by the rule or approved by a person, and their answers are used."""
     queued: int
     """Waiting for a person's decision."""
     rejected: int
     dropped: int = 0
-    """Paid, answers left out (drop, approve_exclude)."""
+    """Paid, answers left out: by what was decided about them or about their worker."""
     gold: GoldStats | None = None
     agreement: PairAgreement | None = None
     """None where nobody has answered."""

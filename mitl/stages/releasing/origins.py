@@ -25,7 +25,7 @@ from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.proposals import RunRow
-from mitl.judgements.gold_records import GoldState
+from mitl.judgements.gold_records import GoldState, keeps_page
 from mitl.judgements.wages import HOUR_MS, worker_pay
 from mitl.positives.exclusions import Exclusions
 from mitl.positives.release_input import (
@@ -148,6 +148,7 @@ def origins(
             context,
             [row for row in known.submissions if row.batch in posted],
             answers.loc[is_asked(answers), "worker"],
+            golds,
         ),
         batches=batch_pay(known),
         pay=pay(settings, context.environment, known.settled),
@@ -209,15 +210,27 @@ def _controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Co
     )
 
 
-def crowd(context: Context, rows: Sequence[StoredAssignment], answers: pd.Series[str]) -> CrowdSummary | None:
+def crowd(
+    context: Context,
+    rows: Sequence[StoredAssignment],
+    answers: pd.Series[str],
+    golds: GoldState | None = None,
+) -> CrowdSummary | None:
     """Who worked on posted pages, from their submissions; None where nobody did.
 
     Args:
         answers: who gave each answer that a release shows.
+        golds: the workers' records, where the pages asked for pairs.
     """
     if not rows:
         return None
-    decided = Counter(row.decision for row in rows)
+    fates = Counter(
+        "used"
+        if keeps_page(row.decision, golds.record(row.worker) if golds else None, excluded=row.excluded)
+        else row.decision
+        for row in rows
+    )
+    rejected, undecided = fates[Decision.REJECT], fates[Decision.NONE] + fates[Decision.QUEUED]
     workers = {row.worker for row in rows}
     work = answers.value_counts(sort=False)
     theirs = work[[name in workers for name in work.index]]
@@ -228,10 +241,10 @@ def crowd(context: Context, rows: Sequence[StoredAssignment], answers: pd.Series
         capped=len(workers & capped_at(context.session, context.environment).keys()),
         max_hits_per_worker=context.settings.max_hits_per_worker,
         submissions=len(rows),
-        used=sum(count for decision, count in decided.items() if decision.keeps_answers),
-        paid_unused=decided[Decision.DROP] + decided[Decision.APPROVE_EXCLUDE],
-        rejected=decided[Decision.REJECT],
-        undecided=decided[Decision.NONE] + decided[Decision.QUEUED],
+        used=fates["used"],
+        paid_unused=len(rows) - fates["used"] - rejected - undecided,
+        rejected=rejected,
+        undecided=undecided,
     )
 
 

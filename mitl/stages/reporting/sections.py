@@ -189,13 +189,15 @@ def crowd_stats(project: ProjectSnapshot, people: CrowdConduct, salt: bytes) -> 
     times = usual_seconds(project.settled, project.environment)
     pay_of = worker_pay(paid_work(project.settled, project.environment))
     hourly = {paid.worker: paid.hourly_cents for paid in pay_of}
+    used = sum(worker.used for worker in people.workers)
+    unpaid = sum(count[decision] for decision in (Decision.REJECT, Decision.QUEUED, Decision.NONE))
     return CrowdStats(
         hits_posted=sum(hit.state in (HitState.POSTED, HitState.CLOSED) for hit in project.hits),
         submitted=len(project.submissions),
-        approved=count[Decision.PASS] + count[Decision.APPROVE],
+        approved=used,
         queued=count[Decision.QUEUED],
         rejected=count[Decision.REJECT],
-        dropped=count[Decision.DROP] + count[Decision.APPROVE_EXCLUDE],
+        dropped=len(project.submissions) - used - unpaid,
         gold=_gold(people.golds),
         agreement=pair_agreement(project.judgements) if counts(project.judgements).any() else None,
         workers=tuple(

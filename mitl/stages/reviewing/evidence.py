@@ -26,7 +26,7 @@ from mitl.judgements.conduct import (
     entropy_of_counts,
     gold_interval,
 )
-from mitl.judgements.gold_records import GoldRecord, GoldState
+from mitl.judgements.gold_records import GoldRecord, GoldState, keeps_page
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label, PartKind
@@ -161,8 +161,10 @@ class WorkerEvidence(Habit):
     capped: bool
     """Whether they have done as many HITs as one may."""
     submissions: int
+    approved: int
+    """Submissions passed by rule or approved by a person."""
     used: int
-    """Submissions whose answers are kept: passed by rule or approved by a person."""
+    """Those of them whose answers are kept."""
     queued: int
     rejected: int
     record: GoldRecord
@@ -232,13 +234,19 @@ def _evidence(work: WorkerSubmissions, known: Habits, *, capped: bool, earned_ce
     low, high = gold_interval(record)
     others_s = known.median_s if len(known.of) > _MANY else known.others_s(work.worker)
     habit = known.of.get(work.worker, Habit())  # none where every page was unreadable
+    approved = {decision: count for decision, count in work.decisions.items() if decision.keeps_answers}
     return WorkerEvidence(
         id=work.worker_id,
         worker=work.worker,
         standing=standing(record, excluded=work.excluded),
         capped=capped,
         submissions=sum(work.decisions.values()),
-        used=sum(count for decision, count in work.decisions.items() if decision.keeps_answers),
+        approved=sum(approved.values()),
+        used=sum(
+            count
+            for decision, count in approved.items()
+            if keeps_page(decision, record, excluded=work.excluded)
+        ),
         queued=work.decisions.get(Decision.QUEUED, 0),
         rejected=work.decisions.get(Decision.REJECT, 0),
         record=record,

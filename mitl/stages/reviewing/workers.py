@@ -121,7 +121,7 @@ def _row(
     return {
         "worker": one.worker,
         "submitted": one.submissions,
-        "approved": one.used,
+        "approved": one.approved,
         "queued": one.queued,
         "rejected": one.rejected,
         "standing": one.standing,
@@ -242,7 +242,7 @@ def workers_by_hits(
         csv: where to write one row for each bin.
     """
     chosen, people = busiest_first(settings, environment)
-    bins = by_workload(Workload(person.submissions, person.used) for person in people)
+    bins = by_workload(Workload(person.submissions, person.approved) for person in people)
     whole = together(bins)
     rows = [_bin_row(bin_) for bin_ in bins]
     counts = WorkersCounts(
