@@ -27,6 +27,7 @@ from pay_kit import (
 from sqlalchemy import text
 
 from mitl.campaign.bill import committed_cents
+from mitl.crowd import calls
 from mitl.crowd.paying import payment
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
@@ -210,6 +211,25 @@ def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
     assert granted(settings) == {"untimed": [UNTIMED, 27], "fair": [20]}
     with open_database(settings.db_url, read_only=True) as session:
         assert [bonus.worker for bonus in unsent(session, LIVE)] == [slow]  # nobody is planned two
+
+
+def test_where_the_first_of_many_bonuses_is_refused_all_others_are_sent(settings, monkeypatch):
+    """Those of later windows of calls too."""
+    monkeypatch.setattr(calls, "WINDOW", 1)
+    monkeypatch.setattr(calls, "_IN_FLIGHT", 0)
+    first = min(workers(settings)[name] for name in ("slow", "untimed", "fair"))
+    on_server(
+        settings,
+        "UPDATE assignment SET mturk_id = 'X' || id WHERE worker_id = "
+        f"(SELECT id FROM worker WHERE mturk_id = '{first}')",
+    )
+
+    with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
+        run(settings, floor_cents=1320)
+
+    assert sum(map(len, granted(settings).values())) == 2
+    with open_database(settings.db_url, read_only=True) as session:
+        assert [bonus.worker for bonus in unsent(session, LIVE)] == [first]
 
 
 def test_a_bonus_that_is_refused_for_ever_can_be_withdrawn(settings):

@@ -26,7 +26,7 @@ from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import journal, ledger
 from mitl.db.store.ledger import BONUS, COMPENSATE, SettledWork
-from mitl.errors import StoreError, UsageError
+from mitl.errors import CrowdError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -147,8 +147,9 @@ class BonusSender:
 
         Raises:
             FundsError: the ceiling was lowered, or reached by others, meanwhile.
-            CrowdError: a call failed; what was sent is booked.
+            CrowdError: a call failed, and what was sent is booked; or one was refused, and all others were made.
         """
+        refusals: dict[str, CrowdError] = {}
         sending: Operation[PlannedBonus, int] = Operation(
             BONUS,
             lambda bonus: send_once(self._client, bonus),
@@ -156,7 +157,9 @@ class BonusSender:
             before_window=lambda window: self._limit.recheck(),
         )
         calls = [bonus.call() for bonus in planned]
-        make_calls(self._context, sending, calls, in_order=self._endpoint.in_process)
+        make_calls(self._context, sending, calls, in_order=self._endpoint.in_process, refusals=refusals)
+        for refusal in refusals.values():
+            raise refusal
 
     def _book(self, made: Sequence[tuple[PlannedBonus, int]]) -> None:
         for bonus, cents in made:
