@@ -232,6 +232,28 @@ def test_answers_of_a_deleted_hit_are_given_up_only_where_the_server_says_so(ans
     assert harvest(answered, SANDBOX).counts["fetched"] == (2 if code is None else 0)
 
 
+def test_a_hit_that_the_server_cannot_list_holds_up_no_pay(answered, monkeypatch):
+    """All others are fetched, whichever windows they are in, and who passed is paid; then the failure is told."""
+    import mitl.stages.harvesting.fetching as fetching
+
+    monkeypatch.setattr(fetching, "WINDOW", 2)
+    first, *_ = posted(answered)
+    list_assignments = MTurkClient.list_assignments
+
+    def fails(client: MTurkClient, hit_id: str):
+        if hit_id == first.mturk_hit_id:
+            raise CrowdError("the call failed")
+        return list_assignments(client, hit_id)
+
+    for _ in range(2):
+        with monkeypatch.context() as patched, pytest.raises(CrowdError, match="the call failed"):
+            patched.setattr(MTurkClient, "list_assignments", fails)
+            harvest(answered, SANDBOX)
+        assert [row.status for row in submissions(answered, Decision.PASS)] == ["Approved"] * 4
+
+    assert harvest(answered, SANDBOX).counts["fetched"] == 2
+
+
 def test_answers_of_a_deleted_hit_are_kept(answered):
     """A HIT that was settled and deleted on the server before we looked still gives its answers."""
     settled = settled_and_deleted(answered)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -203,6 +203,8 @@ class Fetched:
     """Stored submissions that a call of ours had approved, whose booking was lost."""
     lost: tuple[StoredHit, ...]
     """Deleted HITs whose submissions the server no longer gives."""
+    failure: CrowdError | None = None
+    """Why a HIT could not be listed, the first of them; it holds up no other."""
 
 
 class Fetcher:
@@ -215,6 +217,7 @@ class Fetcher:
         self._charges_fee, self._threads = endpoint.charges_fee, 1 if endpoint.in_process else THREADS
         self._batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
         self._parser = Parser(session, environment, self._batches, context.settings.wordings)
+        self._failure: CrowdError | None = None
         session.rollback()
 
     def fetch(self, swept: HitsOut, hits: Sequence[StoredHit]) -> Fetched:
@@ -241,7 +244,7 @@ class Fetcher:
                     [submission for _, submissions in window for submission in submissions or ()]
                 )
                 advance(len(window))
-        return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost))
+        return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost), self._failure)
 
     def _windows(self, hits: Sequence[StoredHit], swept: HitsOut) -> Generator[list[_Listed]]:
         """The HITs with what the server lists of them, window by window; the next ones are fetched meanwhile."""
@@ -255,25 +258,22 @@ class Fetcher:
 
             try:
                 start(_AHEAD)
-                while ahead:
-                    yield from self._ready(ahead.popleft())
+                while ahead and (window := self._ready(ahead.popleft())):
+                    yield window
                     start(1)
             finally:
                 for future in (future for window in ahead for future in window):
                     future.cancel()
 
-    def _ready(self, window: Sequence[Future[_Listed]]) -> Iterator[list[_Listed]]:
-        """What a window brought; its first failure is raised after the rest was stored."""
+    def _ready(self, window: Sequence[Future[_Listed]]) -> list[_Listed]:
+        """What a window brought; nothing where each of its calls failed, which ends the fetching."""
         done: list[_Listed] = []
-        failure: CrowdError | None = None
         for future in window:
             try:
                 done.append(future.result())
             except CrowdError as error:
-                failure = failure or error
-        yield done
-        if failure is not None:
-            raise failure
+                self._failure = self._failure or error
+        return done
 
     def _listed(self, hit: StoredHit, swept: HitsOut) -> _Listed:
         """A HIT's submissions, each once; None where the HIT was deleted and the server gives none."""

@@ -155,13 +155,15 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     swept = sweep(client, hits, listed)
     fetched = Fetcher(context, endpoint, client).fetch(swept, hits)
     judge(session, environment, settings.gold_rule)
-    ended = _close_expired(context, swept)
+    ended = _close_expired(context, swept, is_whole=fetched.failure is None)
     session.commit()
     done = carry_out(context, client, charges_fee=endpoint.charges_fee)
     capped, uncapped = cap_workers(context, client)
     if done.excluded or done.told:  # which takes answers out of what counts
         judge(session, environment, settings.gold_rule)
         session.commit()
+    if fetched.failure is not None:
+        raise fetched.failure
     with reading(session):
         counts = HarvestCounts(
             environment=environment.value,
@@ -195,17 +197,20 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     return Harvested(environment, result, counts, awaited)
 
 
-def _close_expired(context: Context, swept: HitsOut) -> int:
+def _close_expired(context: Context, swept: HitsOut, *, is_whole: bool) -> int:
     """Close HITs whose time is over, or that are gone, and of which nothing waits; what was not answered is open again.
 
     Returns how many ended before all their answers came; those that are gone are told by a warning.
+
+    Args:
+        is_whole: whether all submissions that the server gives were fetched.
     """
     session, environment = context.session, context.environment
     undecided = Counter(row.hit_id for row in answer_store.assignments(session, environment, _WAITING))
     stored = answer_store.stored_counts(session, environment)
     over, short = [], 0
     for hit in hit_store.hits(session, environment, (HitState.POSTED,)):
-        complete = hit in swept.deleted or swept.n_submitted(hit) <= stored.get(hit.id, 0)
+        complete = (is_whole and hit in swept.deleted) or swept.n_submitted(hit) <= stored.get(hit.id, 0)
         if swept.is_finished(hit) and complete and not undecided[hit.id]:
             over.append(hit.id)
             short += hit not in swept.deleted and stored.get(hit.id, 0) < hit.assignments
