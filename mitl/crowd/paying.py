@@ -224,7 +224,7 @@ def _to_override(session: Session, rows: Sequence[StoredAssignment]) -> list[Sto
     rejected = [row for row in rows if row.status == REJECTED and row.decision is not Decision.REJECT]
     if not rejected:
         return []
-    planned = desk_store.open_keys(session, OVERRIDE)
+    planned = {call.key for call in journal.open_calls(session, OVERRIDE)}
     return [row for row in rejected if row.key in planned]
 
 

@@ -181,10 +181,14 @@ def guest(url: str, *rights: str) -> Iterator[str]:
 
 
 @contextmanager
-def postgres_database(server: str, like: str | None = None) -> Iterator[str]:
-    """The URL of a database on this server, dropped afterwards: empty, or a copy of one that nobody uses now."""
+def postgres_database(server: str, like: str | None = None, locale: str = "") -> Iterator[str]:
+    """The URL of a database on this server, dropped afterwards: empty, or a copy of one that nobody uses now.
+
+    Args:
+        locale: that of an empty one, by which it sorts texts.
+    """
     name = f"t_{uuid.uuid4().hex[:12]}"
-    template = make_url(like).database if like else "template1"
+    template = make_url(like).database if like else f"template0 LOCALE '{locale}'" if locale else "template1"
     admin = create_engine(server, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from sqlalchemy import and_, bindparam, func, or_, select, update
@@ -185,9 +186,8 @@ def finding_counts(session: Session, environment: Environment) -> dict[str, int]
         query_by_worker(environment, FindingRow.code, func.count())
         .join(FindingRow, FindingRow.assignment_id == Assignment.id)
         .group_by(FindingRow.code)
-        .order_by(FindingRow.code)
     )
-    return dict(session.execute(query).all())
+    return dict(sorted(map(tuple, session.execute(query))))
 
 
 def latest_submissions(session: Session, environment: Environment, count: int) -> list[dt.datetime]:
@@ -267,12 +267,12 @@ def worker_loads(session: Session, environment: Environment) -> list[WorkerLoad]
         .join(Batch, Batch.id == Hit.batch_id)
         .where(Worker.environment == environment, Batch.source != JudgementSource.IMPORT)
         .group_by(Worker.id, Worker.mturk_worker_id, Worker.excluded_at, Worker.capped_at)
-        .order_by(Worker.mturk_worker_id)
     )
-    return [
+    loads = [
         WorkerLoad(id_, worker, excluded is not None, capped is not None, hits)
         for id_, worker, excluded, capped, hits in session.execute(query)
     ]
+    return sorted(loads, key=attrgetter("worker"))
 
 
 def capped_at(session: Session, environment: Environment) -> dict[str, dt.datetime]:

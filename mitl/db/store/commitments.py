@@ -176,8 +176,7 @@ def paid_by(session: Session, environment: Environment, round_id: int) -> Column
 
 def promised_bonus_cents(session: Session, environment: Environment) -> int:
     """What planned bonuses will cost, fees included."""
-    query = select(Journal.request).where(Journal.kind == _BONUS, Journal.state != JournalState.DONE)
-    requests = [json.loads(request) for request in session.scalars(query)]
+    requests = [json.loads(call.request) for call in journal.open_calls(session, _BONUS)]
     return sum(
         int(request.get(COST, 0)) for request in requests if request.get("environment") == environment.value
     )

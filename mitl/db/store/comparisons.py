@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -43,24 +44,19 @@ def add_systems(session: Session, batch_id: int, systems: Sequence[System]) -> N
     )
 
 
-def systems_of(session: Session, batch_id: int) -> list[System]:
-    """What a batch compares, by name."""
-    query = select(RankingSystem.name, RankingSystem.origin).where(RankingSystem.batch_id == batch_id)
-    return [System(*row) for row in session.execute(query.order_by(RankingSystem.name))]
-
-
 def systems(session: Session, environment: Environment) -> dict[str, list[System]]:
     """Batch → what it compares, by name."""
     query = (
         select(Batch.name, RankingSystem.name, RankingSystem.origin)
         .join(RankingSystem, RankingSystem.batch_id == Batch.id)
         .where(Batch.environment == environment)
-        .order_by(Batch.id, RankingSystem.name)
+        .order_by(Batch.id)
     )
     by_batch: dict[str, list[System]] = {}
     for batch, name, origin in session.execute(query):
         by_batch.setdefault(batch, []).append(System(name, origin))
-    return by_batch
+    # Not by the database: PostgreSQL sorts texts as its own language does.
+    return {batch: sorted(found, key=attrgetter("name")) for batch, found in by_batch.items()}
 
 
 def add_items(session: Session, items: Mapping[int, Sequence[Comparison]]) -> None:

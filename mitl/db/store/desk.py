@@ -28,9 +28,10 @@ from mitl.db.models import (
 )
 from mitl.db.store.answers import submission_key
 from mitl.db.store.items import LEFT, RIGHT
+from mitl.db.store.journal import open_calls
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.statements import number_columns, query_by_worker
-from mitl.records import Decision, Environment, JournalState, PartKind
+from mitl.records import Decision, Environment, PartKind
 from mitl.records.questions import PLAYED
 
 _DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
@@ -140,7 +141,7 @@ def unsent(
 
 def _unsent_reversals(session: Session, environment: Environment) -> int:
     """Rejections that are to be paid after all, as the server does not know yet."""
-    planned = open_keys(session, "override")
+    planned = {call.key for call in open_calls(session, "override")}
     if not planned:
         return 0
     query = query_by_worker(environment, Assignment.mturk_assignment_id, Worker.mturk_worker_id).where(
@@ -201,12 +202,6 @@ def hourly_submissions(
         by_hour[hour] += submissions
         recent += is_recent * submissions
     return by_hour, recent
-
-
-def open_keys(session: Session, kind: str) -> set[str]:
-    """The keys of a kind whose call is still to be made."""
-    query = select(Journal.key).where(Journal.kind == kind, Journal.state != JournalState.DONE)
-    return set(session.scalars(query))
 
 
 def paid(session: Session, environment: Environment) -> dict[int, int]:

@@ -44,7 +44,14 @@ def find(session: Session, kind: str, key: str) -> JournalRow | None:
 
 def starting_with(session: Session, kind: str, prefix: str) -> list[JournalRow]:
     """The rows of the calls whose key starts so, oldest first."""
-    query = select(*_ROW).where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
+    # Not by LIKE, for which SQLite takes W1 and w1 as one.
+    query = select(*_ROW).where(Journal.kind == kind, func.substr(Journal.key, 1, len(prefix)) == prefix)
+    return [JournalRow(*row) for row in session.execute(query.order_by(Journal.id))]
+
+
+def open_calls(session: Session, kind: str) -> list[JournalRow]:
+    """The calls of a kind that are not done, or of which nobody knows whether they are, as they were planned."""
+    query = select(*_ROW).where(Journal.kind == kind, Journal.state != JournalState.DONE)
     return [JournalRow(*row) for row in session.execute(query.order_by(Journal.id))]
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Table, case, func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Base, Batch, Hit, Journal, Ledger, Worker
+from mitl.db.models import Assignment, Base, Batch, Hit, Ledger, Worker
+from mitl.db.store import journal
 from mitl.db.store.answers import submission_key
 from mitl.db.store.statements import query_submissions
-from mitl.records import Environment, JournalState, JudgementSource
+from mitl.records import Environment, JudgementSource
 
 BONUS = "bonus"
 """The journal's kind of bonuses, and the ledger's."""
@@ -49,16 +48,6 @@ class SettledWork:
     def key(self) -> str:
         """Names the submission in the journal and the ledger."""
         return submission_key(self.mturk_assignment_id, self.worker)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
-    """A journalled call that was not made, or of which nobody knows whether it was."""
-
-    key: str
-    state: JournalState
-    token: str | None
-    request: Mapping[str, Any]
 
 
 _WORK = (
@@ -162,24 +151,10 @@ def bonuses(session: Session, environment: Environment) -> dict[int, list[int]]:
     return by_assignment
 
 
-def planned_calls(session: Session, kind: str) -> list[PlannedCall]:
-    """The calls of a kind that are not done, in the order in which they were planned."""
-    query = (
-        select(Journal.key, Journal.state, Journal.token, Journal.request)
-        .where(Journal.kind == kind, Journal.state != JournalState.DONE)
-        .order_by(Journal.id)
-    )
-    return [
-        PlannedCall(key, state, token, json.loads(request))
-        for key, state, token, request in session.execute(query)
-    ]
-
-
 def last_numbers(session: Session, kind: str, prefix: str) -> dict[str, int]:
     """Key without its number → the highest number that was planned; of keys ``<prefix>…:<number>``."""
     highest: dict[str, int] = {}
-    query = select(Journal.key).where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
-    for key in session.scalars(query):
-        stem, _, number = key.rpartition(":")
+    for row in journal.starting_with(session, kind, prefix):
+        stem, _, number = row.key.rpartition(":")
         highest[stem] = max(int(number), highest.get(stem, 0))
     return highest

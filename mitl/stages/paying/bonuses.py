@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -77,11 +78,11 @@ def unsent(session: Session, environment: Environment) -> list[PlannedBonus]:
         PlannedBonus(
             row.key,
             row.token or "",
-            **{name: row.request[name] for name in _KEPT} | {"environment": environment},
+            **{name: request[name] for name in _KEPT} | {"environment": environment},
             refused=row.state is JournalState.FAILED,
         )
-        for row in ledger.planned_calls(session, BONUS)
-        if row.request["environment"] == environment.value
+        for row in journal.open_calls(session, BONUS)
+        if (request := json.loads(row.request))["environment"] == environment.value
     ]
     return sorted(waiting, key=lambda bonus: bonus.refused)
 

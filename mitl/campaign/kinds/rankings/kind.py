@@ -29,6 +29,7 @@ from mitl.campaign.pilots import rotated, within
 from mitl.crowd.answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import desk as desk_store
+from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.hits import StoredHit
@@ -210,7 +211,10 @@ class RankingsKind:
 
     def add_batch(self, session: Session, batch_id: int, plan: StudyPlan, like: int | None = None) -> None:
         """Write down who meets."""
-        systems = plan.systems if like is None else comparison_store.systems_of(session, like)
+        systems: Sequence[System] = plan.systems
+        if like is not None:
+            old = hit_store.batch(session, like)
+            systems = comparison_store.systems(session, old.environment)[old.name]
         comparison_store.add_systems(session, batch_id, systems)
 
     def images(self, item: Comparison) -> tuple[int, ...]:
