@@ -211,22 +211,13 @@ def _run(context: Any, connection: Connection, metadata: MetaData) -> None:
 def require_upgradable(line: Line, engine: Engine, what: str) -> None:
     """StoreError where the database is none of ours or was written by a newer mitl."""
     with engine.execution_options(mitl_write=False).connect() as connection:
-        # Tables first: another process may be making them now, and then their revision appears with them.
-        tables = table_names(connection)
-    _require_known(line, current(engine), tables, what)
+        require_known(line, connection, what)
 
 
 def require_known(line: Line, connection: Connection, what: str) -> None:
     """The same, as the transaction of ``connection`` sees it."""
-    _require_known(line, revision_of(connection), table_names(connection), what)
-
-
-def table_names(connection: Connection) -> set[str]:
-    """The database's tables, without the one that holds its revision; a killed upgrade may have left that alone."""
-    return set(inspect(connection).get_table_names()) - {VERSION_TABLE}
-
-
-def _require_known(line: Line, found: str | None, tables: set[str], what: str) -> None:
+    # Tables first: another process may be making them now, and then their revision appears with them.
+    tables, found = table_names(connection), revision_of(connection)
     if found is None:
         if tables:
             raise StoreError(f"{what} holds tables that mitl did not make; use an empty database")
@@ -244,6 +235,11 @@ def _require_known(line: Line, found: str | None, tables: set[str], what: str) -
         f"{what} is at revision {found!r}, which this version of mitl does not know (its newest is "
         f"{known[-1]!r}); it was written by a newer mitl: upgrade mitl, or use another database"
     )
+
+
+def table_names(connection: Connection) -> set[str]:
+    """The database's tables, without the one that holds its revision; a killed upgrade may have left that alone."""
+    return set(inspect(connection).get_table_names()) - {VERSION_TABLE}
 
 
 def require_current(line: Line, engine: Engine, what: str) -> None:

@@ -153,7 +153,8 @@ def ids_table(images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
         for kind, ids in (("image", images), ("caption", captions))
         for surrogate in sorted(ids.number)
     ]
-    return _table(rows, {"kind": pa.string(), "number": pa.int64(), "external_id": pa.string()})
+    kinds = [("kind", pa.string()), ("number", pa.int64()), ("external_id", pa.string())]
+    return pa.Table.from_pylist(rows, schema=pa.schema(kinds))
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
@@ -225,11 +226,6 @@ def _by_bits(values: Sequence[str]) -> pa.Array:
     """At the place of each set of bits, the values whose bits are set."""
     every = [[v for place, v in enumerate(values) if mask >> place & 1] for mask in range(1 << len(values))]
     return pa.array(every, _TEXTS)
-
-
-def _table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, pa.DataType]) -> pa.Table:
-    schema = pa.schema([pa.field(name, kind) for name, kind in columns.items()])
-    return pa.Table.from_pylist(list(rows), schema=schema)
 
 
 CONFLICT_COLUMNS = (

@@ -58,7 +58,6 @@ from mitl.records.items import (
     Rating,
     RetrievalSet,
     Side,
-    StoredItem,
 )
 from mitl.records.results import (
     StageResult,
@@ -115,7 +114,6 @@ __all__ = [
     "Shortcoming",
     "Side",
     "StageResult",
-    "StoredItem",
     "System",
     "Table",
     "Verdict",

@@ -67,17 +67,6 @@ class ItemSet:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredItem:
-    """An item as the database keeps it."""
-
-    id: int
-    """Within its side, in tie order."""
-    external_id: str
-    group_id: int | None
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Image:
     """One image of a data set, as read; a sound or a video in a set of those."""
 

@@ -19,7 +19,7 @@ from books import (
     pipeline_state,
     server_rows,
 )
-from db_kit import postgres_database
+from db_kit import pair_rows, postgres_database
 from harvest_kit import in_pipeline
 from process_kit import Child, Outcome, fork_server, project_settings, side_by_side
 from sqlalchemy import text
@@ -212,7 +212,7 @@ def test_two_proposes_at_once_store_the_union_once(project):
     assert errors(outcomes) == []
     with open_database(project.db_url, read_only=True) as session:
         assert len(proposals.runs(session)) == 3
-        assert set(proposals.pair_ids(session)) == set(proposals.candidate_pairs(session, tuple(Direction)))
+        assert set(pair_rows(session)) == set(proposals.candidate_pairs(session, tuple(Direction)))
 
 
 def test_a_lock_is_free_before_the_server_has_noticed_that_its_connection_is_gone(database, monkeypatch):

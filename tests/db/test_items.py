@@ -6,16 +6,19 @@ import filecmp
 import json
 import re
 import tarfile
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from db_kit import content, sqlite_url
+from db_kit import content, pair_rows, sqlite_url
+from sqlalchemy import select
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
+from mitl.db.models import ItemRow, PartRow
 from mitl.db.session import open_database
 from mitl.db.store import items, proposals
 from mitl.positives.tables import json_bytes
-from mitl.records import IdKind, Item, ItemSet, Pair, Part, PartKind, Side, StoredItem
+from mitl.records import IdKind, Item, ItemSet, Pair, Part, PartKind, Side
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.operating.backup import verify
@@ -50,16 +53,33 @@ def test_a_set_of_any_kind_is_kept_with_its_sides_parts_and_directions(engine_ur
         session.commit()
 
         kept = items.dataset(session)
-        sides = {name: items.items(session, row) for name, row in kept.sides.items()}
+        stored = {
+            name: session.execute(
+                select(ItemRow.id, ItemRow.external_id, ItemRow.group_id).where(ItemRow.side_id == side)
+            ).all()
+            for name, side in kept.sides.items()
+        }
+        parts = {
+            (part.side_id, part.item_id, part.place): Part(
+                *(getattr(part, each.name) for each in fields(Part))
+            )
+            for part in session.scalars(select(PartRow))
+        }
 
     assert kept.directions == data.directions
-    assert list(sides) == ["image", "query", "sound"]
-    assert sides["image"] == [
-        StoredItem(1, "boot.jpg", None, boot.parts),
-        StoredItem(2, "shoe.jpg", None, shoe.parts),
-    ]
-    assert sides["query"] == [StoredItem(1, "q", 2, wish.parts)]
-    assert sides["sound"] == [StoredItem(1, "bark", None, bark.parts)]
+    assert list(stored) == ["image", "query", "sound"]
+    assert stored == {
+        "image": [(1, "boot.jpg", None), (2, "shoe.jpg", None)],
+        "query": [(1, "q", 2)],
+        "sound": [(1, "bark", None)],
+    }
+    numbered = zip(kept.sides.values(), ((boot, shoe), (wish,), (bark,)), strict=True)
+    assert parts == {
+        (side, number, place): part
+        for side, listed in numbered
+        for number, item in enumerate(listed, 1)
+        for place, part in enumerate(item.parts, 1)
+    }
 
 
 def test_pairs_within_a_side_are_none_of_images_and_captions(engine_url):
@@ -75,8 +95,8 @@ def test_pairs_within_a_side_are_none_of_images_and_captions(engine_url):
         usual = proposals.ensure_pairs(session, [Pair(1, 2)])
         within = proposals.ensure_pairs(session, [Pair(1, 2)], (captions, captions))
 
-        assert proposals.pair_ids(session) == usual == {Pair(1, 2): 1}
-        assert proposals.pair_ids(session, (captions, captions)) == within == {Pair(1, 2): 2}
+        assert pair_rows(session) == usual == {Pair(1, 2): 1}
+        assert pair_rows(session, (captions, captions)) == within == {Pair(1, 2): 2}
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from db_kit import pair_rows
 
 from mitl.core.arrays import pack_each
 from mitl.db.session import open_database
@@ -57,7 +58,7 @@ def test_a_run_stores_each_proposal_and_each_new_pair_once(session, monkeypatch,
 
     assert (new, again) == (2, 0)
     assert before == {B: 1, C: 2}
-    assert proposals.pair_ids(session) == {B: 1, C: 2, A: 3, D: 4}
+    assert pair_rows(session) == {B: 1, C: 2, A: 3, D: 4}
     assert proposals.ensure_pairs(session, [D, A]) == {A: 3, D: 4}
     assert proposals.candidate_pairs(session, list(Direction)) == [A, C, D]
     order = sorted(FOUND, key=lambda one: (one.pair.image_id, one.pair.caption_id, one.annotator == "far"))

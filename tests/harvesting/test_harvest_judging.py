@@ -238,9 +238,9 @@ def test_why_a_page_waited_is_not_noted_beside_it_once_it_passes(sqlite):
         (row,) = answers.assignments(session, SANDBOX)
         parses.add_all_findings(session, {row.id: [read]})
         judge(session, SANDBOX, GoldRule())
-        assert len(answers.findings(session, SANDBOX)[row.id]) == 2
+        assert len(answers.findings_of(session, [row.id])[row.id]) == 2
 
         judge(session, SANDBOX, GoldRule(negative=(Label.WEAK_YES, Label.WEAK_NO, Label.NO)))
 
         assert [one.decision for one in answers.assignments(session, SANDBOX)] == [Decision.PASS]
-        assert answers.findings(session, SANDBOX)[row.id] == [read]
+        assert answers.findings_of(session, [row.id])[row.id] == [read]

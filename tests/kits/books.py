@@ -71,7 +71,7 @@ def pipeline_state(settings: Settings) -> dict[str, Any]:
             ),
             "findings": sorted(
                 (names[id_], sorted((finding.code, finding.detail) for finding in found))
-                for id_, found in answers.findings(session, SANDBOX).items()
+                for id_, found in answers.findings_of(session, list(names)).items()
             ),
             "spent": journal.spent(session, SANDBOX),
             "journal": sorted(session.query(Journal.kind, Journal.key, Journal.state).all()),

@@ -18,12 +18,16 @@ from typing import Any
 import pytest
 from old_dumps import dump_of
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
+from sqlalchemy.orm import Session
 
 from mitl.db.dumps.reading import open_dump
 from mitl.db.dumps.restoring import fill_database
 from mitl.db.engine import make_engine
 from mitl.db.migrate import Line, changing, head, require_whole
+from mitl.db.models import PairRow
+from mitl.db.store.items import pair_sides
 from mitl.db.tables import reflected
+from mitl.records import Pair
 
 Content = dict[str, list[dict[str, Any]]]
 
@@ -198,6 +202,15 @@ def postgres_database(server: str, like: str | None = None, locale: str = "") ->
         with admin.connect() as connection:
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
         admin.dispose()
+
+
+def pair_rows(session: Session, sides: tuple[int, int] | None = None) -> dict[Pair, int]:
+    """The row of every pair of these sides; of images and captions where none are named."""
+    left, right = sides or pair_sides(session)
+    query = select(PairRow.left_id, PairRow.right_id, PairRow.id).filter_by(
+        left_side_id=left, right_side_id=right
+    )
+    return {Pair(*items): row for *items, row in session.execute(query)}
 
 
 def sqlite_url(path: Path) -> str:

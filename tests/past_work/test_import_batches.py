@@ -604,7 +604,8 @@ def test_a_table_of_another_platform_is_read_when_its_ids_are_named(folder):
     assert (found["counts"]["judgements"], found["counts"]["hits"]) == (2, 2)
     assert any("1 rows are of HITs that nobody had answered" in warning for warning in found["warnings"])
     with open_database(load_settings(folder, environ={}).db_url, read_only=True) as session:
-        noted = [one.detail for found in answers.findings(session, LIVE).values() for one in found]
+        rows = [row.id for row in answers.assignments(session, LIVE)]
+        noted = [one.detail for found in answers.findings_of(session, rows).values() for one in found]
     assert noted == ["time 'soon' cannot be read"]
 
 

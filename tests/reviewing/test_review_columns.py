@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import record_kit
+from db_kit import pair_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
@@ -110,8 +111,8 @@ def test_the_database_as_columns_says_what_its_records_say(restored):
 def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(restored):
     """Controls and past work are pairs that nothing proposed; a later run may propose them."""
     with open_database(restored.db_url) as session:
-        known = proposals.pair_ids(session)
-        old = next(iter(sorted(known.keys() - set(proposals.candidate_pairs(session, list(Direction))))))
+        candidates = set(proposals.candidate_pairs(session, list(Direction)))
+        old = min(set(pair_rows(session)) - candidates)
         before = open_work.pair_counts(session, SANDBOX)
         name = proposals.annotators(session)[0]
         one = {"pair": pack_each([old]), "annotator": [name.name], "direction": [0], "rank": [1]}

@@ -37,7 +37,7 @@ def row(settings: Settings, number: int) -> StoredAssignment:
 def failed_one(settings: Settings) -> StoredAssignment:
     """A submission that waits because it failed a control."""
     with open_database(settings.db_url, read_only=True) as session:
-        findings = answers.findings(session, SANDBOX)
+        findings = answers.findings_of(session, [one.id for one in submissions(settings)])
     return next(
         one
         for one in submissions(settings, Decision.QUEUED)

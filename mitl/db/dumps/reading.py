@@ -72,7 +72,7 @@ class Manifest:
 
     def same_data(self, other: Manifest) -> bool:
         """Whether both hold the same rows at the same revisions, whichever version wrote them."""
-        return _content(self) == _content(other)
+        return (self.databases, self.trained) == (other.databases, other.trained)
 
 
 def file_name(line: Line, table: str) -> str:
@@ -120,11 +120,6 @@ def sha256(file: BinaryIO) -> str:
     while block := file.read(_BLOCK):
         digest.update(block)
     return digest.hexdigest()
-
-
-def _content(manifest: Manifest) -> dict[str, Any]:
-    parts: dict[str, Any] = {line: (part.revision, part.tables) for line, part in manifest.databases.items()}
-    return parts | {TRAINED: dict(manifest.trained)}
 
 
 def _database(part: Mapping[str, Any]) -> DumpedDatabase:

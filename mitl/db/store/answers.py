@@ -204,19 +204,6 @@ def latest_submissions(session: Session, environment: Environment, count: int) -
     return [moment for moment in session.scalars(query) if moment is not None]
 
 
-def findings(session: Session, environment: Environment) -> dict[int, list[Finding]]:
-    """What was noticed about each submission."""
-    query = (
-        query_submissions(environment, FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
-        .join(FindingRow, FindingRow.assignment_id == Assignment.id)
-        .order_by(FindingRow.id)
-    )
-    by_assignment: dict[int, list[Finding]] = defaultdict(list)
-    for assignment_id, code, detail in session.execute(query):
-        by_assignment[assignment_id].append(Finding(code, detail))
-    return by_assignment
-
-
 def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[Finding]]:
     """What was noticed about these submissions, by kind; numbers in it, as those of places, by their size."""
     query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail).order_by(FindingRow.id)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import (
@@ -19,13 +19,13 @@ from mitl.db.models import (
     CollectionTerms,
     Hit,
     ItemRow,
-    Ledger,
     Worker,
 )
+from mitl.db.store import journal
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import pair_sides
 from mitl.db.store.parses import Submissions, add_all_findings
-from mitl.db.store.statements import add_rows, at_place, query_hits, query_submissions, rows_among
+from mitl.db.store.statements import add_rows, at_place, query_hits, rows_among
 from mitl.records import CollectionRole, Environment, Label, Outcome, Parsed
 from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
 
@@ -129,12 +129,7 @@ def choices(session: Session, environment: Environment) -> list[ChosenItem]:
 
 def paid_cents(session: Session, environment: Environment) -> int:
     """Cents paid so far for all pages that collect, reviews included: rewards, fees and bonuses."""
-    query = (
-        query_submissions(environment, func.coalesce(func.sum(Ledger.cents), 0))
-        .join(Ledger, Ledger.assignment_id == Assignment.id)
-        .where(Batch.kind == TEXTS)
-    )
-    return int(session.scalar(query) or 0)
+    return sum(journal.spent(session, environment, Batch.kind == TEXTS).values())
 
 
 def set_terms(session: Session, batch_id: int, terms: Terms) -> None:

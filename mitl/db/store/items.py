@@ -27,12 +27,10 @@ from mitl.records import (
     Pair,
     PartKind,
     RetrievalSet,
-    StoredItem,
     several,
 )
 from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 
-_PART = (PartRow.kind, PartRow.text, PartRow.file, PartRow.url, PartRow.width, PartRow.height, PartRow.sha256)
 _FIRST = and_(PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id, PartRow.place == 1)
 """Images have one part each; a caption's text comes first, then the reference of a composed query."""
 _REFERENCE = 2
@@ -214,21 +212,6 @@ def dataset(session: Session) -> DatasetRow:
     if row is None:
         raise StoreError("no data set is loaded; run `mitl init` first")
     return row
-
-
-def items(session: Session, side_id: int) -> list[StoredItem]:
-    """All items of a side in tie order, with their parts; paths as they were given."""
-    query = (
-        select(ItemRow.id, ItemRow.external_id, ItemRow.group_id, *_PART)
-        .join(PartRow, and_(PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id))
-        .where(ItemRow.side_id == side_id)
-        .order_by(ItemRow.id, PartRow.place)
-    )
-    rows: list[Any] = list(session.execute(query))
-    return [
-        StoredItem(id_, external, group, tuple(records.Part(*row[3:]) for row in of_item))
-        for (id_, external, group), of_item in groupby(rows, key=lambda row: (row[0], row[1], row[2]))
-    ]
 
 
 def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Journal, Ledger
-from mitl.db.store.statements import add_rows, change_among, query_submissions, rows_among
+from mitl.db.store.statements import Wide, add_rows, change_among, query_submissions, rows_among
 from mitl.records import Environment, JournalState
 
 
@@ -217,11 +217,17 @@ _BOOK = text(
 )
 
 
-def spent(session: Session, environment: Environment) -> dict[str, int]:
-    """Cents paid so far by kind (reward, fee, bonus)."""
+def spent(session: Session, environment: Environment, *of: ColumnElement[bool]) -> dict[str, int]:
+    """Cents paid so far by kind (reward, fee, bonus).
+
+    Args:
+        of: for submissions of which this holds, joined with their HITs and batches.
+    """
     sums = (Ledger.kind, func.sum(Ledger.cents))
-    query = select(*sums)
-    if session.scalar(select(exists().where(Batch.environment != environment))):  # else all is of this one
+    query: Wide = select(*sums)
+    if of or session.scalar(
+        select(exists().where(Batch.environment != environment))
+    ):  # else all is of this one
         query = query_submissions(environment, *sums).join(Ledger, Ledger.assignment_id == Assignment.id)
-    query = query.group_by(Ledger.kind)
+    query = query.where(*of).group_by(Ledger.kind)
     return {kind: int(cents) for kind, cents in session.execute(query)}

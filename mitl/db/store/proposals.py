@@ -135,15 +135,6 @@ def add_run(
     return n_new
 
 
-def pair_ids(session: Session, sides: tuple[int, int] | None = None) -> dict[Pair, int]:
-    """The row of every known pair of these sides, left and right; of images and captions where none are named."""
-    left, right = sides or pair_sides(session)
-    query = select(PairRow.left_id, PairRow.right_id, PairRow.id).where(
-        PairRow.left_side_id == left, PairRow.right_side_id == right
-    )
-    return {Pair(*row[:2]): row[2] for row in session.execute(query)}
-
-
 def pairs_of_rows(session: Session, rows: Ints) -> list[Pair]:
     """The pairs in these rows, in their order."""
     query = select(PairRow.id, PairRow.left_id, PairRow.right_id)

@@ -94,19 +94,13 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Simila
     return by_hit
 
 
-def asked_pairs(session: Session, environment: Environment, task: Likeness) -> set[TwoItems]:
-    """The pairs of a task that are on a HIT of an environment, controls left out; also where the HIT is closed."""
-    return _pairs_on_pages(session, environment, task, (SimilarityRole.ASKED,))
-
-
-def control_pairs(session: Session, environment: Environment, task: Likeness) -> set[TwoItems]:
-    """The pairs of a task that stand on HITs of an environment as controls, those repeated left out."""
-    return _pairs_on_pages(session, environment, task, (SimilarityRole.IDENTICAL, SimilarityRole.RANDOM))
-
-
-def _pairs_on_pages(
-    session: Session, environment: Environment, task: Likeness, roles: Sequence[SimilarityRole]
+def pairs_on_pages(
+    session: Session,
+    environment: Environment,
+    task: Likeness,
+    roles: Sequence[SimilarityRole] = (SimilarityRole.ASKED,),
 ) -> set[TwoItems]:
+    """The pairs of a task that stand on HITs of an environment in these roles; also where the HIT is closed."""
     query = (
         query_hits(environment, PairRow.left_id, PairRow.right_id)
         .join(SimilarityItem, SimilarityItem.hit_id == Hit.id)

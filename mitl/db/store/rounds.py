@@ -16,17 +16,16 @@ from sqlalchemy.orm import Session
 from mitl.core.arrays import pack_ids, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import (
-    Assignment,
     Batch,
     ChosenPair,
     Hit,
     HitItemRow,
-    Ledger,
     PairRow,
     Round,
     StepOfRound,
     TrainedAnnotator,
 )
+from mitl.db.store import journal
 from mitl.db.store.commitments import paid_by
 from mitl.db.store.hits import next_round
 from mitl.db.store.proposals import ensure_pairs, runs, unmark_withdrawn
@@ -235,14 +234,7 @@ def chosen_pairs(session: Session, round_id: int) -> pd.DataFrame:
 
 def spent(session: Session, environment: Environment, round_id: int) -> int:
     """Cents paid so far for the HITs that a round pays for: rewards, fees and bonuses."""
-    query = (
-        select(func.coalesce(func.sum(Ledger.cents), 0))
-        .join(Assignment, Assignment.id == Ledger.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(paid_by(session, environment, round_id))
-    )
-    return int(session.scalar(query) or 0)
+    return sum(journal.spent(session, environment, paid_by(session, environment, round_id)).values())
 
 
 def posted_hits(session: Session, environment: Environment, round_id: int) -> int:

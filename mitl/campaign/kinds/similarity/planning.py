@@ -42,6 +42,7 @@ from mitl.records.similarity import (
     SIMILARITY,
     TASKS,
     Likeness,
+    SimilarityRole,
 )
 from mitl.settings import Settings
 
@@ -135,7 +136,7 @@ def _open_plan(session: Session, settings: Settings, request: RatePairs, left: L
         raise StoreError(
             _NOTHING_SAMPLED[request.task.sides[0] == request.task.sides[1]].format(request.task)
         )
-    asked = rating_pages.asked_pairs(session, request.environment, request.task)
+    asked = rating_pages.pairs_on_pages(session, request.environment, request.task)
     still = shuffled((pair for pair in sampled if pair not in asked), settings.seed, f"pairs {request.task}")
     # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
     lacking = [] if request.pilot is not None else _lacking(session, request)
@@ -194,7 +195,7 @@ def due_task(settings: Settings, environment: Environment) -> Likeness:
         last = TASKS[0]
         for task in TASKS:
             sampled = set(sampled_pairs(session, task))
-            if task in lacking or sampled - rating_pages.asked_pairs(session, environment, task):
+            if task in lacking or sampled - rating_pages.pairs_on_pages(session, environment, task):
                 return task
             last = task if sampled else last
     return last
@@ -266,7 +267,8 @@ def _controls(session: Session, settings: Settings, request: RatePairs, count: i
         alike = [(caption.id, caption.id) for caption in captions]
     else:
         alike = [(i.id, i.id) for i in item_store.images(session, dataset.id, settings.project)]
-    met = rating_pages.control_pairs(session, request.environment, task)
+    apart = (SimilarityRole.IDENTICAL, SimilarityRole.RANDOM)  # a repeated pair is no pair of its own
+    met = rating_pages.pairs_on_pages(session, request.environment, task, apart)
     identical = sorted(shuffled(alike, seed, f"identical {task}"), key=lambda pair: pair in met)
     # Two spare ones let a page that asks one of them take another.
     unrelated = draw_unrelated(
