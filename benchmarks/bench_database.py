@@ -39,10 +39,10 @@ from mitl.campaign.standing import keep_standing
 from mitl.core.arrays import distinct, unpack_ids
 from mitl.crowd.context import Context
 from mitl.db import migrate
+from mitl.db.bulk import roomy
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import desk, proposals
-from mitl.db.store.statements import roomy
 from mitl.desk.overview_page import overview
 from mitl.records import Direction, Environment
 from mitl.settings import load

@@ -21,14 +21,6 @@ from mitl.records.rounds import CHOSEN_BY
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """A machine annotator."""
-
-    name: str
-    kind: AnnotatorKind
-
-
-@dataclass(frozen=True, slots=True)
 class QueryDraw:
     """The queries of one direction in one run."""
 
@@ -185,7 +177,8 @@ class ExclusionList:
 class Origins:
     """All of it; what is empty or None there was not."""
 
-    machines: tuple[Machine, ...] = ()
+    kinds: Mapping[str, AnnotatorKind] = field(default_factory=dict)
+    """Of each machine annotator."""
     runs: tuple[ProposalRun, ...] = ()
     rounds: tuple[ChosenRound, ...] = ()
     """Those that chose pairs, oldest first."""
@@ -213,11 +206,6 @@ class Origins:
         if self.crowd is not None:
             return self.crowd.busiest_share
         return None if self.nameless else shown
-
-    @property
-    def kinds(self) -> Mapping[str, AnnotatorKind]:
-        """Of each machine annotator."""
-        return {machine.name: machine.kind for machine in self.machines}
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,9 @@ def _agreeing(found: ReleasePositives, folder: Path) -> ReleasePositives:
     return found
 
 
+_PAIR = ("image_id", "caption_id")
+
+
 def verified_pairs(folder: Path) -> Verified | None:
     """What people judged, from a release's tables; None where nobody judged anything.
 
@@ -229,27 +232,28 @@ def verified_pairs(folder: Path) -> Verified | None:
         ReleaseError: it is not a release, or a table is missing, changed or malformed.
     """
     manifest = read_manifest(folder)
-    answers = checked_table(folder, manifest, "judgements.parquet")
+    answers = checked_table(folder, manifest, "judgements.parquet", [*_PAIR, "label", "usable"])
     counted = answers.filter(pc.and_(answers["usable"], pc.is_valid(answers["label"])))
     if not counted.num_rows:
         return None
-    positives = checked_table(folder, manifest, "positives.parquet")
+    positives = checked_table(folder, manifest, "positives.parquet", [*_PAIR, "sources"])
     by_people = {PositiveSource.JUDGEMENT, PositiveSource.AUDIT}
     judged = [not by_people.isdisjoint(sources or ()) for sources in positives["sources"].to_pylist()]
     right = _pairs(positives.filter(pa.array(judged, pa.bool_())))
     looked_at = _pairs(counted) | right
     if "audit.parquet" in cast("dict[str, object]", manifest["files"]):
-        audit = checked_table(folder, manifest, "audit.parquet")
+        audit = checked_table(folder, manifest, "audit.parquet", [*_PAIR, "held"])
         looked_at |= _pairs(audit.filter(pc.invert(audit["held"])))
     return Verified(looked_at, right)
 
 
 def _pairs(table: pa.Table) -> frozenset[tuple[str, str]]:
-    columns = (table[name].cast(pa.string()).to_pylist() for name in ("image_id", "caption_id"))
+    columns = (table[name].cast(pa.string()).to_pylist() for name in _PAIR)
     return frozenset(zip(*columns, strict=True))
 
 
-def read_table(folder: Path, name: str) -> list[dict[str, object]]:
-    """The rows of one of a release's tables, checked against its manifest."""
-    rows: list[dict[str, object]] = checked_table(folder, read_manifest(folder), name).to_pylist()
+def read_table(folder: Path, name: str, *columns: str) -> list[dict[str, object]]:
+    """These columns of the rows of one of a release's tables, after the pair; checked against its manifest."""
+    table = checked_table(folder, read_manifest(folder), name, [*_PAIR, *columns])
+    rows: list[dict[str, object]] = table.to_pylist()
     return rows

@@ -18,11 +18,13 @@ from release_kit import audited_world, runs_of, world
 
 from mitl.cli.releases import verify as command
 from mitl.errors import ReleaseError
+from mitl.positives.exports.content import judged_pairs
 from mitl.positives.folders import file_entries
 from mitl.positives.rating_release import write_ratings
 from mitl.positives.release import write_release
+from mitl.positives.sources import read_set
 from mitl.positives.verifying import verify_release
-from mitl.records import IdKind
+from mitl.records import Direction, IdKind
 from mitl.stages.releasing.verify import verify
 
 
@@ -367,6 +369,22 @@ def test_a_damaged_table_is_named(release, name, place):
 
     with pytest.raises(ReleaseError, match=name):
         verify_release(release)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("judgements", "usable"), ("positives", "sources"), ("audit", "held"), ("negatives", "caption_id")],
+)
+def test_a_table_without_a_column_is_named_by_whoever_reads_it(release, name, column):
+    """What is compared, evaluated and exported reads tables too, and its manifest may vouch for a stranger's."""
+    path = release / f"{name}.parquet"
+    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+    seal(release)
+
+    with pytest.raises(
+        ReleaseError, match=rf"{name}\.parquet' is not a table of a release with the columns.*{column}"
+    ):
+        judged_pairs(release, Direction.I2T, read_set(str(release)).positives.by_query[Direction.I2T])
 
 
 @settings(

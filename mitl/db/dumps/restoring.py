@@ -11,11 +11,12 @@ from sqlalchemy.types import String
 
 from mitl.core.whole_files import sync_folder, to_disk
 from mitl.db import migrate
+from mitl.db.bulk import insert_tuples
 from mitl.db.dumps.reading import Dump, DumpedDatabase, TableFile, file_name, sha256
 from mitl.db.migrate import Line, head, require_whole, revisions
 from mitl.db.tables import reflected, schema_of
 from mitl.errors import StoreError
-from mitl.progress import Progress, no_progress
+from mitl.progress import Advance, Progress, no_progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,8 +74,9 @@ def fill_database(
         connection.execute(table.delete())
     with progress(f"restore {line}", total=part.rows) as advance:
         for table in tables:
-            for count in _fill(connection, table, dump.batches(line, table.name)):
-                advance(count)
+            names = list(table.columns.keys())
+            rows = _rows(dump.batches(line, table.name), names, advance)
+            insert_tuples(connection, table.name, names, rows)
             _require_rows(connection, table, part.tables[table.name].rows, dump.where)
     _set_sequences(connection, tables)
     return part.rows
@@ -115,45 +117,10 @@ def _require_same_tables(line: Line, dump: Dump, tables: Iterable[Table]) -> Non
             )
 
 
-def _fill(connection: Connection, table: Table, batches: Iterable[Any]) -> Iterator[int]:
-    if connection.dialect.name == "postgresql":
-        yield from _copy(connection, table, batches)
-        return
+def _rows(batches: Iterable[Any], names: Sequence[str], advance: Advance) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
-        names = batch.schema.names
-        marks = ", ".join("?" * len(names))
-        connection.exec_driver_sql(
-            f"INSERT INTO {_quoted(connection, table.name)} ({_columns(connection, names)}) VALUES ({marks})",
-            list(_rows(batch)),
-        )
-        yield batch.num_rows
-
-
-def _copy(connection: Connection, table: Table, batches: Iterable[Any]) -> Iterator[int]:
-    # One statement for the table: rows that point to rows of the same table are then looked at when all are there.
-    cursor = connection.connection.cursor()
-    names = [column.name for column in table.columns]
-    target = f"{_quoted(connection, table.name)} ({_columns(connection, names)})"
-    try:
-        with cursor.copy(f"COPY {target} FROM STDIN") as copy:
-            for batch in batches:
-                for row in _rows(batch.select(names)):
-                    copy.write_row(row)
-                yield batch.num_rows
-    finally:
-        cursor.close()
-
-
-def _rows(batch: Any) -> Iterable[tuple[object, ...]]:
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def _columns(connection: Connection, names: Iterable[str]) -> str:
-    return ", ".join(_quoted(connection, name) for name in names)
-
-
-def _quoted(connection: Connection, name: str) -> str:
-    return connection.dialect.identifier_preparer.quote(name)
+        yield from zip(*(column.to_pylist() for column in batch.select(names).columns), strict=True)
+        advance(batch.num_rows)
 
 
 def _require_rows(connection: Connection, table: Table, wanted: int, where: str) -> None:
@@ -168,6 +135,7 @@ def _set_sequences(connection: Connection, tables: Iterable[Table]) -> None:
     """PostgreSQL numbers new rows by sequences, which know nothing of rows that came with their numbers."""
     if connection.dialect.name != "postgresql":
         return
+    quoted = connection.dialect.identifier_preparer.quote
     for table in tables:
         keys = list(table.primary_key)
         if len(keys) != 1 or not isinstance(keys[0].type, Integer):
@@ -178,7 +146,7 @@ def _set_sequences(connection: Connection, tables: Iterable[Table]) -> None:
                 text(
                     "SELECT setval(s, :highest) FROM pg_get_serial_sequence(:of, :key) AS s WHERE s IS NOT NULL"
                 ),
-                {"of": _quoted(connection, table.name), "key": keys[0].name, "highest": highest},
+                {"of": quoted(table.name), "key": keys[0].name, "highest": highest},
             )
 
 

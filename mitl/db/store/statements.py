@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Delete, Select, Update, and_, insert, select, text
+from sqlalchemy import ColumnElement, Delete, Select, Update, and_, insert, select, text
 from sqlalchemy.orm import DeclarativeBase, QueryableAttribute, Session
 
+from mitl.db.bulk import insert_tuples
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, Worker
 from mitl.records import Decision, Environment
 
@@ -49,8 +49,6 @@ def query_by_worker(environment: Environment, *columns: Any) -> Wide:
 
 
 CHUNK = 10_000
-
-_CACHE_KIB = 1_048_576
 
 IN_LIST = 1000
 """Values in one ``IN (…)``; both engines take so many."""
@@ -101,32 +99,8 @@ def add_rows(session: Session, model: type, rows: Iterable[Mapping[str, Any]]) -
 def add_tuples(
     session: Session, model: type[DeclarativeBase], names: Sequence[str], rows: Iterable[tuple[Any, ...]]
 ) -> int:
-    """Insert millions of rows, past SQLAlchemy: values as they are stored, in the order of the columns' names.
-
-    SQLite gets them by `executemany`, PostgreSQL by COPY; memory stays bounded. Returns how many.
-    """
-    connection = session.connection()
-    quoted = connection.dialect.identifier_preparer.quote
-    target = f"{quoted(model.__tablename__)} ({', '.join(quoted(name) for name in names)})"
-    if connection.dialect.name == "postgresql":
-        return _copy(connection, target, rows)
-    statement, count, row = f"INSERT INTO {target} VALUES ({', '.join('?' * len(names))})", 0, iter(rows)
-    with roomy(connection):
-        while chunk := list(islice(row, CHUNK)):
-            connection.exec_driver_sql(statement, chunk)
-            count += len(chunk)
-    return count
-
-
-@contextmanager
-def roomy(connection: Connection) -> Iterator[None]:
-    """Let SQLite keep up to 1 GiB of pages, where there are as many: with 2 MiB it writes indexes again and again."""
-    usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
-    connection.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    try:
-        yield
-    finally:
-        connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
+    """Insert millions of rows; see `mitl.db.bulk.insert_tuples`."""
+    return insert_tuples(session.connection(), model.__tablename__, names, rows)
 
 
 def next_id(session: Session, model: type[DeclarativeBase]) -> int:
@@ -145,16 +119,6 @@ def ids_were_given(session: Session, model: type[DeclarativeBase]) -> None:
                 f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), max(id)) FROM {name} HAVING max(id) > 0"
             )
         )
-
-
-def _copy(connection: Connection, target: str, rows: Iterable[tuple[Any, ...]]) -> int:
-    driver: Any = connection.connection.dbapi_connection
-    count = 0
-    with driver.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
-        for row in rows:
-            copy.write_row(row)
-            count += 1
-    return count
 
 
 def _flush(session: Session, model: type, chunk: list[Mapping[str, Any]]) -> int:

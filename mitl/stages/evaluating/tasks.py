@@ -301,7 +301,7 @@ def release_grades(folder: Path, sides: Sides) -> GradedTask:
     """
     if not (folder / MANIFEST).is_file():
         raise UsageError(f"{str(folder)!r} holds positives alone, without grades; leave --graded out")
-    rows = [row for name in _TABLES for row in read_table(folder, name) if row["label"] is not None]
+    rows = [row for name in _TABLES for row in read_table(folder, name, "label") if row["label"] is not None]
     pairs = [
         (
             sides.images.number_of.get(str(row["image_id"])),

@@ -277,9 +277,9 @@ def _evidence(positive_set: PositiveSet) -> _Evidence:
     evidence = _Evidence()
     if positive_set.folder is None:
         return evidence
-    for row in read_table(positive_set.folder, "positives.parquet"):
+    for row in read_table(positive_set.folder, "positives.parquet", "label", "sources", "annotators"):
         evidence.positives[str(row["image_id"]), str(row["caption_id"])] = row
-    for row in read_table(positive_set.folder, "judgements.parquet"):
+    for row in read_table(positive_set.folder, "judgements.parquet", "label", "usable"):
         if row["usable"] and row["label"] is not None:
             pair = str(row["image_id"]), str(row["caption_id"])
             evidence.answers.setdefault(pair, []).append(str(row["label"]))

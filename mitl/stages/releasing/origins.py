@@ -34,7 +34,6 @@ from mitl.positives.release_input import (
     Controls,
     CrowdSummary,
     ExclusionList,
-    Machine,
     Origins,
     PastWork,
     Pay,
@@ -135,11 +134,10 @@ def origins(
 ) -> Origins:
     """How the answers (``JUDGEMENTS``) came to be."""
     session, settings = context.session, context.settings
-    machines = (Machine(row.name, row.kind) for row in proposal_store.annotators(session))
     posted = {batch.name for batch in known.batches if batch.source is JudgementSource.CROWD}
     names = {Direction.I2T: known.image_ids, Direction.T2I: known.caption_ids}
     return Origins(
-        machines=tuple(sorted(machines, key=lambda machine: machine.name)),
+        kinds={row.name: row.kind for row in proposal_store.annotators(session)},
         runs=proposal_runs(session, known.dataset, names, settings.seed),
         rounds=learnt.rounds,
         trained=learnt.trained,
