@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import exists, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.arrays import Flags, Ints, pack_ids, places, unpack_pairs
+from mitl.core.arrays import Flags, Ints, places, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,
@@ -32,7 +32,7 @@ from mitl.db.models import (
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import dataset
 from mitl.db.store.proposals import pair_rows, queries
-from mitl.db.store.statements import AT_PLACE, add_tuples
+from mitl.db.store.statements import AT_PLACE, add_tuples, table_of
 from mitl.records import AuditPurpose, Decision, Environment, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
@@ -157,8 +157,6 @@ def listed(session: Session, audit_id: int) -> pd.DataFrame:
 
 def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
     """What was drawn (``AUDITED`` without answers), in the order of drawing."""
-    import pandas as pd
-
     columns = AuditPair.place, AuditPair.stratum, AuditPair.inclusion, AuditPair.recheck, AuditPair.known
     query = (
         select(PairRow.left_id, PairRow.right_id, *columns)
@@ -166,9 +164,8 @@ def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
         .where(AuditPair.audit_id == audit_id)
         .order_by(AuditPair.place)
     )
-    drawn = pd.DataFrame(session.execute(query).all(), columns=["left", "right", *(c.name for c in columns)])
-    packed = pack_ids(drawn["left"].to_numpy(np.int64), drawn["right"].to_numpy(np.int64))
-    return frame(AUDITED, {"pair": packed, **{column.name: drawn[column.name] for column in columns}})
+    drawn = table_of(session, query)
+    return frame(AUDITED, {name: drawn[name] for name in ("pair", *(column.name for column in columns))})
 
 
 def audit_answers(session: Session, audit_id: int, drawn: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -486,14 +483,6 @@ def machine_labels(session: Session, environment: Environment, at: dt.datetime |
         .where(MachineLabel.labelling_id == (0 if run is None else run.id))
         .order_by(PairRow.left_id, PairRow.right_id)
     )
-    rows = session.execute(query).all()
-    left, right, label, probability, stratum = zip(*rows, strict=True) if rows else ((),) * 5
-    return frame(
-        MACHINE_LABELS,
-        {
-            "pair": pack_ids(np.array(left, np.int64), np.array(right, np.int64)),
-            "label": [LABELS.index(value) for value in label],
-            "probability": probability,
-            "stratum": stratum,
-        },
-    )
+    rows = table_of(session, query)
+    rows["label"] = [LABELS.index(value) for value in rows["label"]]
+    return frame(MACHINE_LABELS, {name: rows[name] for name in MACHINE_LABELS})

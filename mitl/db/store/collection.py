@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -317,29 +317,26 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
     )
     places = []
     for item, state, batch, answer, assignment, decision, worker, excluded in session.execute(query):
-        spot = CollectionPlace(
-            hit=item.hit_id,
-            live=state in LIVE_STATES,
-            batch=batch,
-            place=item.place,
-            role=item.role,
-            is_image=item.side_id == left,
-            item=item.item_id,
-            offered=tuple(json.loads(item.offered or "[]")),
-            reviewed=item.reviewed_id,
-        )
-        if assignment is not None:
-            given_answer = answer or CollectionAnswer()
-            spot = replace(
-                spot,
-                answer=given_answer.id,
+        given = answer or CollectionAnswer()  # of which nothing is known
+        places.append(
+            CollectionPlace(
+                hit=item.hit_id,
+                live=state in LIVE_STATES,
+                batch=batch,
+                place=item.place,
+                role=item.role,
+                is_image=item.side_id == left,
+                item=item.item_id,
+                offered=tuple(json.loads(item.offered or "[]")),
+                reviewed=item.reviewed_id,
+                answer=given.id,
                 assignment=assignment,
-                worker=worker,
-                counts=decision.keeps_answers and excluded is None,
-                outcome=given_answer.outcome,
-                text=given_answer.text or "",
-                picked=given_answer.picked_id,
-                label=given_answer.label,
+                worker=worker or "",
+                counts=assignment is not None and decision.keeps_answers and excluded is None,
+                outcome=given.outcome,
+                text=given.text or "",
+                picked=given.picked_id,
+                label=given.label,
             )
-        places.append(spot)
+        )
     return places

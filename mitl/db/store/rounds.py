@@ -9,11 +9,10 @@ from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import pack_ids, unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import (
     Batch,
@@ -29,7 +28,7 @@ from mitl.db.store import journal
 from mitl.db.store.commitments import paid_by
 from mitl.db.store.hits import next_round
 from mitl.db.store.proposals import ensure_pairs, runs, unmark_withdrawn
-from mitl.db.store.statements import add_tuples, change_among
+from mitl.db.store.statements import add_tuples, change_among, table_of
 from mitl.errors import RoundError
 from mitl.records import PAIRS_COMMAND, ROUND_COMMAND, Environment, HitState, Pair, PairRole
 from mitl.records.frames import frame
@@ -226,10 +225,8 @@ def chosen_pairs(session: Session, round_id: int) -> pd.DataFrame:
         .where(ChosenPair.round_id == round_id)
         .order_by(ChosenPair.place)
     )
-    rows = session.execute(query).all()
-    left, right, *rest = zip(*rows, strict=True) if rows else ((),) * 5
-    pairs = pack_ids(np.array(left, np.int64), np.array(right, np.int64))
-    return frame(CHOSEN, dict(zip(CHOSEN, (pairs, *rest), strict=True)))
+    rows = table_of(session, query)
+    return frame(CHOSEN, {name: rows[name] for name in CHOSEN})
 
 
 def spent(session: Session, environment: Environment, round_id: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ from mitl.db.models import (
 )
 from mitl.db.store.items import pair_sides
 from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import KEPT, add_rows, at_place, chunks, query_by_worker, query_hits
+from mitl.db.store.statements import KEPT, add_rows, at_place, chunks, query_by_worker, query_hits, table_of
 from mitl.records import Environment, Outcome, Pair
 from mitl.records.frames import frame
 from mitl.records.similarity import (
@@ -118,7 +117,7 @@ def samples(session: Session) -> pd.DataFrame:
         .join(PairRow, PairRow.id == SimilaritySample.pair_id)
         .order_by(SimilaritySample.id)
     )
-    rows = _table(session, query)
+    rows = table_of(session, query)
     swapped = rows["swapped"].to_numpy(np.bool_)
     methods = [SamplingMethod(method) for method in rows["method"]]
     return frame(
@@ -192,7 +191,7 @@ def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame
         .where(*conditions)
         .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
     )
-    rows = _table(session, query)
+    rows = table_of(session, query)
     if rows.empty:
         return frame(RATINGS, dict.fromkeys(RATINGS, ()))
     outcomes = tuple(Outcome)
@@ -236,11 +235,4 @@ def comments(session: Session, environment: Environment) -> pd.DataFrame:
         .where(SimilarityAnswer.text.is_not(None), SimilarityAnswer.text != "")
         .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
     )
-    return _table(session, query).rename(columns={"assignment_id": "assignment"})
-
-
-def _table(session: Session, query: Any) -> pd.DataFrame:
-    """The rows of a query under the names of its columns."""
-    return pd.DataFrame(
-        session.execute(query).all(), columns=[column.name for column in query.selected_columns]
-    )
+    return table_of(session, query).rename(columns={"assignment_id": "assignment"})

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, insert, select, text
 from sqlalchemy.orm import DeclarativeBase, QueryableAttribute, Session
 
+from mitl.core.arrays import pack_ids
 from mitl.db.bulk import insert_tuples
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, Worker
 from mitl.records import Decision, Environment
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes longer to load than most commands take
 
 Wide: TypeAlias = Select[*tuple[Any, ...]]
 """A query of more columns than the type checker counts."""
@@ -161,6 +165,18 @@ def plain_rows(session: Session, statement: str) -> list[tuple[Any, ...]]:
             return list(binary.execute(statement).fetchall())
     cursor: Any = connection.execute(text(statement)).cursor
     return list(cursor.fetchall())
+
+
+def table_of(session: Session, query: Select[*tuple[Any, ...]]) -> pd.DataFrame:
+    """The rows of a query under the names of its columns; with ``left_id`` and ``right_id`` a packed ``pair`` too."""
+    import pandas as pd
+
+    names = [column.name for column in query.selected_columns]
+    rows = pd.DataFrame(session.execute(query).all(), columns=names)
+    if "left_id" in names:
+        left, right = (rows[name].to_numpy(np.int64) for name in ("left_id", "right_id"))
+        rows["pair"] = pack_ids(left, right)
+    return rows
 
 
 _PART = 1 << 22
