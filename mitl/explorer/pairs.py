@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mitl.core.arrays import Ints, distinct, places, unpack_ids
 from mitl.core.paging import number_in
+from mitl.db.base import MOST_ROW
 from mitl.errors import UsageError
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.records import Label, PartKind
@@ -249,7 +250,7 @@ def _value(name: str, text: str) -> object:
     if name in ("rank", "page"):
         number = number_in(text)
         if not number:
-            raise UsageError(f"{name} is {text[:80]!r}, but it is a whole number from 1 on")
+            raise UsageError(f"{name} is {text[:80]!r}, but it is a whole number from 1 to {MOST_ROW:,}")
         return number
     return text
 

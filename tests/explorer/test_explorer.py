@@ -219,7 +219,8 @@ def test_filters_take_what_a_plain_loop_takes(world, wanted):
     ("given_", "words"),
     [
         ({"kind": "odd"}, "kind is 'odd'; it can be: found, original, refused, negative"),
-        ({"rank": "-1"}, "rank is '-1', but it is a whole number from 1 on"),
+        ({"rank": "-1"}, "rank is '-1', but it is a whole number from 1 to 2,147,483,647"),
+        ({"page": "2147483648"}, "page is '2147483648', but it is a whole number from 1 to 2,147,483,647"),
         ({"page": "9" * 40}, "page is"),
         ({"by": "nobody"}, "no annotator is called 'nobody'; there are: one, two"),
     ],
