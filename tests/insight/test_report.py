@@ -167,7 +167,7 @@ def test_hostile_captions_notes_and_names_are_text(tmp_path: Path, html: str) ->
         project=HOSTILE,
         release=HOSTILE,
         notes=(HOSTILE,),
-        provenance=dataclasses.replace(data.provenance, settings=((HOSTILE, HOSTILE),)),
+        provenance=dataclasses.replace(data.provenance, seeds=((HOSTILE, HOSTILE),)),
     )
     plain = Page(html)
 

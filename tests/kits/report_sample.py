@@ -125,7 +125,6 @@ def sample_input(
                 ),
                 RebuildStep("mitl harvest --sandbox", "people's answers cannot be made again"),
             ),
-            settings=(("propose.top_k", "5"), ("propose.depth", "25"), ("release.recipe", "paper")),
             seeds=(("queries", "0"), ("packing", "0")),
             versions=(("mitl", "0.1.0"), ("torch", "2.13.0")),
             hashes=(("manifest", "9f2c" * 16),),
@@ -230,7 +229,6 @@ def _truth(names: tuple[str, ...]) -> TruthStats:
         ),
         hit_rule=_scores(2240, 2420, 2900),
         hit_rule_and_record=_scores(2200, 2270, 2900),
-        precision_target=0.95,
     )
 
 

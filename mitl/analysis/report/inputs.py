@@ -171,8 +171,6 @@ class TruthStats:
     """The same with the worker's gold record as well."""
     asked: Score | None = None
     """Of the candidate pairs that people were asked about, those that they found; None where nobody was asked."""
-    precision_target: float | None = None
-    """Share from 0 to 1 that precision is to reach, drawn as a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +423,6 @@ class Provenance:
     """How it was made; names and values are shown as they are. No clock times: equal data, equal report."""
 
     steps: tuple[RebuildStep, ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
     seeds: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     hashes: tuple[tuple[str, str], ...] = ()

@@ -16,7 +16,6 @@ from mitl.judgements.calibration import Calibration
 from mitl.records import Direction
 from mitl.records.forms import IMAGES, SetForm, of_form
 
-WIDTH_IN = 9.0
 _LINES = (
     ("total", fig.AFTER, "o", "-"),
     ("own", fig.YES, "s", "--"),
@@ -163,7 +162,7 @@ def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
     columns = min(len(shown), 4)
     rows = -(-len(shown) // columns)
     with fig.style():
-        figure = fig.new_figure(WIDTH_IN, 2.4 * rows + 0.2)
+        figure = fig.new_figure(fig.WIDTH_IN, 2.4 * rows + 0.2)
         panels = figure.subplots(rows, columns, squeeze=False)
         for axes, uncertainty in zip(panels.flat, shown, strict=False):
             means = [bin_.positives for bin_ in uncertainty.bins]
@@ -192,7 +191,7 @@ def favour_svg(panels: Mapping[str, Sequence[tuple[str, float, float, float]]]) 
     names = list(dict.fromkeys(name for rows in panels.values() for name, *_ in rows))
     height = 0.85 + 0.27 * len(names)
     with fig.style():
-        figure = fig.new_figure(WIDTH_IN, height)
+        figure = fig.new_figure(fig.WIDTH_IN, height)
         drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for axes, (title, rows) in zip(drawn, panels.items(), strict=True):
             axes.axvline(0, color=fig.MUTED, linewidth=0.8, linestyle="--")
@@ -214,7 +213,7 @@ def favour_svg(panels: Mapping[str, Sequence[tuple[str, float, float, float]]]) 
 def reliability_svg(reliability: Calibration) -> str:
     """Stated probability against the share of matches that people found, with how many pairs are in each bin."""
     with fig.style():
-        figure = fig.new_figure(WIDTH_IN, 3.2)
+        figure = fig.new_figure(fig.WIDTH_IN, 3.2)
         curve, cases = figure.subplots(1, 2, width_ratios=(1, 1.6))
         curve.plot((0, 1), (0, 1), color=fig.BEFORE, ls=":", label="as stated")
         curve.plot(
@@ -246,7 +245,7 @@ def _curves(
     if not shown:
         return ""
     with fig.style():
-        figure = fig.new_figure(WIDTH_IN, 2.7)
+        figure = fig.new_figure(fig.WIDTH_IN, 2.7)
         panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         highest = 0.0
         for axes, (bias, sizes) in zip(panels, shown, strict=True):

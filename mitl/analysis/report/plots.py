@@ -261,6 +261,8 @@ _TRUTH_MARKS = {
     "after": (fig.AFTER, "D"),
 }
 """(colour, marker) of each kind of row."""
+PRECISION_TARGET = 0.95
+"""What precision is to reach, drawn as a line."""
 
 
 def truth_svg(truth: TruthStats) -> str:
@@ -275,11 +277,8 @@ def truth_svg(truth: TruthStats) -> str:
         left, right = figure.subplots(1, 2, sharey=True)
         recalls, precisions = [score.recall for *_, score in rows], [score.precision for *_, score in rows]
         _truth_panel(left, rows, recalls, "recall", _up_to_a_tenth(recalls))
-        _truth_panel(
-            right, rows, precisions, "precision", _from_a_twentieth([*precisions, truth.precision_target])
-        )
-        if truth.precision_target is not None:
-            right.axvline(truth.precision_target, color=fig.MUTED, linestyle=(0, (3, 3)), linewidth=0.9)
+        _truth_panel(right, rows, precisions, "precision", _from_a_twentieth([*precisions, PRECISION_TARGET]))
+        right.axvline(PRECISION_TARGET, color=fig.MUTED, linestyle=(0, (3, 3)), linewidth=0.9)
         left.set_ylim(len(rows) - 0.4, -0.6)
         figure.subplots_adjust(left=0.22, right=0.99, top=1 - 0.35 / height, bottom=0.3 / height, wspace=0.07)
         spoken = "; ".join(

@@ -11,6 +11,7 @@ from itertools import cycle
 import numpy as np
 
 from mitl.analysis.report import figure as fig
+from mitl.analysis.report.plots import TAIL
 from mitl.analysis.similarity import (
     DEVIATION_EDGES,
     EDGES,
@@ -23,8 +24,6 @@ from mitl.analysis.similarity import (
 from mitl.core.formats import count
 from mitl.records.similarity import TASKS, Likeness
 
-TAIL = 20
-"""The last bar holds this many positives or more."""
 _LOOKS = (
     (fig.AFTER, "solid", 1.8),
     (fig.BEFORE, (0, (4, 1.5)), 1.8),

@@ -117,7 +117,6 @@ def proposal_places(project: ProjectSnapshot) -> ProposalPlaces | None:
     return ProposalPlaces(ranked=sum(places.values()), proposed=len(project.standing))
 
 
-PRECISION_TARGET = 0.95
 FOLDS = 5
 CONFIDENCE = 0.95
 MANY_ANSWERS = 20_000
@@ -161,7 +160,6 @@ def truth_stats(project: ProjectSnapshot, merged: Merged | None, truth: Ints) ->
         asked=recall_precision(pack_pairs(positive), truth, pack_pairs(asked_pairs(project)))
         if judged
         else None,
-        precision_target=PRECISION_TARGET,
     )
 
 
