@@ -25,6 +25,7 @@ from mitl.db.store.hits import UNPOSTED, StoredHit
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
 from mitl.records import HitState, JournalState
+from mitl.records.results import listed
 from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
 
 CREATE = "create"
@@ -124,14 +125,15 @@ class Sweep:
             names = [hit.key for hit in self.unfetched]
             lines.append(
                 f"{len(names):,} HITs were deleted on the server with submissions that are not stored here yet "
-                f"({_some(names)}); run `mitl harvest`"
+                f"({listed(names, _SHOWN)}); run `mitl harvest`"
             )
         if self.orphans:
             names = [(hit.annotation or "").partition(":")[2].partition(":")[2] for hit in self.orphans]
             lines.append(
-                f"{len(self.orphans):,} HITs of this project on the server are not in this database ({_some(names)}), "
-                "as after restoring an older backup; their answers cannot be read here: restore the newer database, "
-                "or end them with `mitl hits expire --orphans` and, when they are decided, `mitl hits delete --orphans`"
+                f"{len(self.orphans):,} HITs of this project on the server are not in this database "
+                f"({listed(names, _SHOWN)}), as after restoring an older backup; their answers cannot be read here: "
+                "restore the newer database, or end them with `mitl hits expire --orphans` and, when they are decided, "
+                "`mitl hits delete --orphans`"
             )
         return tuple(lines)
 
@@ -209,7 +211,7 @@ def gone_warning(hits: Sequence[StoredHit]) -> str:
     """What to say where posted HITs were deleted on the server and are closed here."""
     return (
         f"{len(hits):,} HITs were deleted on the server before their work was done "
-        f"({_some([hit.key for hit in hits])}); they are closed here, and the command "
+        f"({listed([hit.key for hit in hits], _SHOWN)}); they are closed here, and the command "
         "that posted them asks again"
     )
 
@@ -233,9 +235,9 @@ def require_safe_repeat(context: Context, sweep: Sweep) -> None:
     late = sorted(key for key, at in first_sent.items() if at < before)
     if late:
         raise CrowdError(
-            f"{len(late):,} HITs were sent more than 23 hours ago and their replies were lost ({_some(late)}), and "
-            f"the server's list lacks {sweep.overlooked:,} HITs that it has, so whether these were made cannot be "
-            "told; nothing was posted; run the command again later"
+            f"{len(late):,} HITs were sent more than 23 hours ago and their replies were lost "
+            f"({listed(late, _SHOWN)}), and the server's list lacks {sweep.overlooked:,} HITs that it has, so "
+            "whether these were made cannot be told; nothing was posted; run the command again later"
         )
 
 
@@ -252,15 +254,11 @@ def require_free_names(sweep: Sweep, hits: Iterable[StoredHit], project_id: str)
     if names:
         raise CrowdError(
             f"{len(names):,} HITs that would be posted are on the server already, under their names but unknown here "
-            f"({_some(names)}), as after restoring an older backup; nothing was posted; restore the newer database"
+            f"({listed(names, _SHOWN)}), as after restoring an older backup; nothing was posted; restore the newer "
+            "database"
         )
 
 
 def _batch_number(annotation: str, prefix: str) -> int:
     number = re.match(r"b([0-9]{1,9}):", annotation.removeprefix(prefix))
     return int(number[1]) if number else 0
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown}, …" if len(names) > _SHOWN else shown

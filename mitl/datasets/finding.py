@@ -28,6 +28,7 @@ from mitl.datasets.row_sources import RowSource, arrow_source, json_source, parq
 from mitl.errors import DatasetError, UsageError
 from mitl.protocol.media import NOUNS
 from mitl.records import PartKind
+from mitl.records.results import listed
 
 TEXT = (".csv", ".tsv", ".txt", ".token")
 JSON = (".jsonl", ".ndjson", ".json")
@@ -95,8 +96,8 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
             return read(_all_of(splits[chosen_split(path, splits, split)], path), path), None
         (parts,) = splits.values()
         whole = _all_of(parts, path)
-        listed = ", ".join(file.name for file in whole[:3]) + (", …" if len(whole) > 3 else "")
-        notes = (f"{len(whole):,} files read as one table: {listed}",) if len(whole) > 1 else ()
+        first = listed([file.name for file in whole], 3)
+        notes = (f"{len(whole):,} files read as one table: {first}",) if len(whole) > 1 else ()
         return replace(read(whole, path), notes=notes), split
     below = [name for name in names if any((path / name / table).is_file() for table in METADATA)]
     if below:
