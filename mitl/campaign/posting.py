@@ -24,7 +24,7 @@ from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, StoredHit
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
-from mitl.records import HitState, JournalState
+from mitl.records import HitState
 from mitl.records.results import listed
 from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
 
@@ -93,7 +93,7 @@ def reconcile(context: Context, listed: Iterable[ListedHit]) -> int:
         journal.plan(session, CREATE, [(call.key, call.token, json.dumps(call.request))], now)
         hit_store.set_posted(session, {hit.id: listed_hit.hit_id})
         reply = json.dumps({"HITId": listed_hit.hit_id})
-        journal.mark(session, CREATE, [hit.key], JournalState.DONE, now, reply=reply)
+        journal.mark_done(session, CREATE, {hit.key: reply}, now)
     session.commit()
     return adopted
 

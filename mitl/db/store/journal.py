@@ -154,10 +154,9 @@ def mark(
     state: JournalState,
     now: dt.datetime,
     *,
-    reply: str | None = None,
     error: str | None = None,
 ) -> None:
-    """Move rows of a kind to a state, with the reply or the error that led there.
+    """Move rows of a kind to a state, with the error that led there, if one did.
 
     What is done stays done: another run may have made the call between our look and our own.
     """
@@ -165,7 +164,7 @@ def mark(
     if state is JournalState.SENDING:
         sent["first_sent_at"] = func.coalesce(Journal.first_sent_at, literal(now, Journal.first_sent_at.type))
     not_done = update(Journal).where(Journal.kind == kind, Journal.state != JournalState.DONE)
-    values = {"state": state, "reply": reply, "error": error, "at": now, **sent}
+    values = {"state": state, "reply": None, "error": error, "at": now, **sent}
     change_among(session, not_done.values(**values), Journal.key, keys)
 
 

@@ -22,7 +22,7 @@ from mitl.db.store import submissions as submission_store
 from mitl.db.store.hits import StoredHit
 from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
-from mitl.records import Environment, JournalState, JudgementSource
+from mitl.records import Environment, JudgementSource
 from mitl.stages.harvesting.fetching import settle
 
 _ANNOTATION = re.compile(r"mitl1:([^:]+):([^:]+:\d+:\d+)", re.ASCII)
@@ -183,4 +183,4 @@ def _adopt(session: Session, own: Sequence[tuple[StoredHit, SubmissionRow]]) -> 
         if hit_id:
             hit_store.set_posted(session, {hit.id: hit_id})
             reply, now = json.dumps({"HITId": hit_id}), dt.datetime.now(dt.UTC)
-            journal.mark(session, CREATE, [hit.key], JournalState.DONE, now, reply=reply)
+            journal.mark_done(session, CREATE, {hit.key: reply}, now)

@@ -25,7 +25,7 @@ from mitl.db.store.answers import submission_key
 from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import CrowdError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, JournalState, JudgementSource, StageResult, Table, Verdict, several
+from mitl.records import Environment, JudgementSource, StageResult, Table, Verdict, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.top_up import key_of_reference
@@ -228,7 +228,7 @@ def _adopt(
                 key = f"found:{name}:{bonus.granted_at:%Y%m%dT%H%M%S.%f}:{place}"
             request = json.dumps({"environment": known.environment.value, "worker": bonus.worker_id})
             journal.plan(session, BONUS, [(key, None, request)], now)
-            journal.mark(session, BONUS, [key], JournalState.DONE, now, reply=json.dumps(bonus.cents))
+            journal.mark_done(session, BONUS, {key: json.dumps(bonus.cents)}, now)
             bookings = [(row.id, BONUS, f"bonus:{key}", bonus.cents)]
             if charges_fee:
                 bookings.append((row.id, "fee", f"fee:bonus:{key}", fee_cents(bonus.cents, 1)))
