@@ -32,9 +32,13 @@ def states(page):
 
 
 def test_progress_is_told_and_the_next_open_pair_is_one_click_away(open_page, site):
-    """13 of 20, in words; the button looks from here on first, then from the top, then at the end."""
+    """13 of 20, in words; the button begins at the first, looks from here on, then from the top, then at the end."""
     page = open_page(site.show("pairs-plain", 20) + site.query())
 
+    for expected in ("p01", "p02"):
+        page.click("#jump")
+        assert page.evaluate(FOCUS) == expected
+    page.keyboard.press("k")
     for key in ["1"] * 5 + ["j"] * 2 + ["4"] * 8:
         page.keyboard.press(key)
     assert page.inner_text("#count") == "13 of 20"
