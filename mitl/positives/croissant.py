@@ -14,7 +14,7 @@ from mitl.positives.datasheet import KINDS, together
 from mitl.positives.folders import REFERENCES
 from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
-from mitl.positives.sheet_audit import learnt, limits, machine_counts, machine_told, rounds_told, unproposed
+from mitl.positives.sheet_audit import learnt, machine_counts, machine_told, rounds_told, unproposed
 from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
@@ -340,7 +340,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "dataAnnotationAnalysis": [
             together(data.rules),
             agreement(summary.agreement, nameless=data.origins.nameless),
-            *limits(data),
+            *(() if data.audit is None else data.audit.certificate.lines()),
         ],
         "annotationsPerItem": _per_item(data, summary),
         "annotatorDemographics": [_who(data, summary)],

@@ -16,7 +16,7 @@ from mitl.positives.release_input import (
     ReleaseCard,
     ReleaseInput,
 )
-from mitl.positives.sheet_audit import audit_told, machine_told, rounds_told, training_told, unproposed
+from mitl.positives.sheet_audit import audit_told, learnt, machine_told, rounds_told, unproposed
 from mitl.positives.sheet_people import NOT_STATED, judging
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, PositiveSource, several
@@ -59,7 +59,9 @@ def proposals(origins: Origins, summary: Summary) -> str:
         parts.append("\n".join(f"- {_run(run)}" for run in origins.runs))
     if origins.trained:
         parts.append("Some of them learnt from answers in this project before they proposed:")
-        parts.append("\n".join(f"- {told}" for told in training_told(origins)))
+        parts.append(
+            "\n".join(f"- {plain(model.name)}: {plain(learnt(model))}." for model in origins.trained)
+        )
     if origins.rounds:
         parts.append(
             "Rounds chose which of the ranked pairs were asked, those beyond the first ranks among them; `round` and "

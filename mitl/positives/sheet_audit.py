@@ -49,11 +49,6 @@ def learnt(machine: TrainedMachine) -> str:
     )
 
 
-def training_told(origins: Origins) -> list[str]:
-    """A sentence for each annotator that learnt here and proposed; none without them."""
-    return [f"{plain(model.name)}: {plain(learnt(model))}." for model in origins.trained]
-
-
 def certified_told(
     design: AuditDesign, held: pd.DataFrame, *, found: int, entered: int, outside: int, lines: Iterable[str]
 ) -> str:
@@ -115,11 +110,6 @@ def in_short(lines: Sequence[str]) -> str:
     """The bounds alone, of a certificate's lines, and what weakens them."""
     told = (*lines[:3], *(line for line in lines if line.startswith("WARNING")))
     return "\n".join(f"- {line}" for line in told)
-
-
-def limits(data: ReleaseInput) -> Sequence[str]:
-    """The certificate's sentences, for those who read no datasheet; none without a certificate."""
-    return () if data.audit is None else tuple(data.audit.certificate.lines())
 
 
 def machine_counts(data: ReleaseInput) -> tuple[int, int, int]:

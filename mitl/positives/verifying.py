@@ -78,7 +78,7 @@ def verify_release(folder: Path) -> Verification:
             pairs = _table(folder, manifest, "positives", _PAIR)
             differences += _lists(folder, manifest, pairs)
         return Verification(name, made_by, len(files), 0, 0, None, tuple(differences))
-    tables = _tables(folder, manifest)
+    tables = {name: _table(folder, manifest, name, columns) for name, columns in _READ.items()}
     differences = [
         *_lists(folder, manifest, tables["positives"]),
         *_design(audit, manifest),
@@ -113,11 +113,6 @@ def _part(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """An object within another; an empty one where there is none."""
     part = told.get(name)
     return part if isinstance(part, dict) else {}
-
-
-def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFrame]:
-    """The release's own tables as far as a certificate has to do with them."""
-    return {name: _table(folder, manifest, name, columns) for name, columns in _READ.items()}
 
 
 def _table(

@@ -82,8 +82,9 @@ def choose_items(
     are_images: bool,
 ) -> int:
     """Store items of one side with their scores after those chosen before; returns how many were new."""
-    chosen_before = {choice.item for choice in choices(session, environment) if choice.is_image is are_images}
-    last = max((choice.place for choice in choices(session, environment)), default=0)
+    before = choices(session, environment)
+    chosen_before = {choice.item for choice in before if choice.is_image is are_images}
+    last = max((choice.place for choice in before), default=0)
     side = pair_sides(session)[0 if are_images else 1]
     new = [(item, score) for item, score in dict(chosen).items() if item not in chosen_before]
     return add_rows(
@@ -146,10 +147,8 @@ def terms_of(session: Session) -> dict[int, Terms]:
 def add_items(session: Session, items: Mapping[int, Sequence[CollectionQuestion]]) -> None:
     """Write down what stands on these HITs, by their rows."""
     left, right = pair_sides(session)
-    picked_for = {
-        question.reviewed: question for page in items.values() for question in page if question.reviewed
-    }
-    of_caption = _answered_for_caption(session, list(picked_for), right)
+    reviewed = {question.reviewed for page in items.values() for question in page if question.reviewed}
+    of_caption = _answered_for_caption(session, sorted(reviewed), right)
     add_rows(
         session,
         CollectionItem,
