@@ -222,7 +222,6 @@ def _templates() -> jinja2.Environment:
         "reason",
         "money",
         "seconds",
-        "span",
         "day",
         "when",
         "ago",

@@ -180,11 +180,6 @@ def seconds(value: float | None) -> str:
     return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min"
 
 
-def span(value: dt.timedelta | None) -> str:
-    """How long something took."""
-    return "–" if value is None else seconds(value.total_seconds())
-
-
 def day(time: dt.datetime) -> str:
     """A date."""
     return f"{time.day} {time:%B %Y}"

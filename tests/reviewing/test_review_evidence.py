@@ -155,12 +155,14 @@ def test_the_queue_says_how_long_each_took_and_when_the_server_pays_by_itself(re
 
 
 def test_a_clock_that_was_set_back_tells_no_minutes(project):
-    """Work that came before it was accepted took no negative time."""
+    """Work that came before it was accepted took no negative time, in the list as on the desk."""
     in_pipeline(project, "UPDATE assignment SET accepted_at = submitted_at, submitted_at = accepted_at")
 
     [table] = queue(project).tables
 
     assert {line[-2] for line in table.rows} == {None}
+    with open_desk(project) as desk:
+        assert "active, – open" in written(desk.get(f"/queue/{table.rows[0][0]}"))
 
 
 ALL, NONE_OF_IT = tuple(Label), (Label.WEAK_NO,)

@@ -62,6 +62,13 @@ class StoredAssignment:
         """Names the submission in the journal and the ledger."""
         return submission_key(self.mturk_assignment_id, self.worker)
 
+    @property
+    def taken_s(self) -> float | None:
+        """Seconds from accepting to submitting; None if unknown, and where a clock that was set back tells nothing."""
+        if self.accepted_at is None or self.submitted_at is None or self.submitted_at < self.accepted_at:
+            return None
+        return (self.submitted_at - self.accepted_at).total_seconds()
+
 
 def workers_wanted(session: Session, assignment_id: int) -> int:
     """How many workers the HIT of a submission asks for; a HIT that asks again may want fewer than its batch."""

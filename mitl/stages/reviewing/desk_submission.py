@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,13 +125,6 @@ class DeskSubmission:
     """Its answers and the rule that judges them, where its page asked for something else than pairs."""
     pictures: Mapping[int, str]
     """Where the desk shows the images that this names."""
-
-    @property
-    def taken(self) -> dt.timedelta | None:
-        """From accepting to submitting."""
-        if self.row.accepted_at is None or self.row.submitted_at is None:
-            return None
-        return self.row.submitted_at - self.row.accepted_at
 
     @property
     def failed(self) -> tuple[SeenPair, ...]:

@@ -101,7 +101,8 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
         record, itself = state.record(row.worker), approves_itself_at(row)
         golds = f"{record.passes} of {record.golds}" if record.golds else None
-        rows.append((row.id, row.worker, why, golds, _minutes(row), None if itself is None else utc(itself)))
+        minutes = None if row.taken_s is None else f"{row.taken_s / 60:,.1f}"
+        rows.append((row.id, row.worker, why, golds, minutes, None if itself is None else utc(itself)))
     title = f"{several(len(waiting), 'submission')} waiting for a person"
     if len(waiting) > SHOWN:
         title += f", the first {SHOWN}; `mitl desk` shows all"
@@ -199,12 +200,6 @@ def _deadlines(
                     f"{utc(deadlines[row.id])}"
                 )
     return deadlines
-
-
-def _minutes(row: StoredAssignment) -> str | None:
-    if row.accepted_at is None or row.submitted_at is None or row.submitted_at < row.accepted_at:
-        return None  # a clock that was set back tells nothing
-    return f"{(row.submitted_at - row.accepted_at).total_seconds() / 60:,.1f}"
 
 
 CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)
