@@ -73,7 +73,7 @@ def interval(
     seed: int = 0,
     groups: QueryGroups | None = None,
 ) -> Interval:
-    """The metric and its percentile interval over ``samples`` resamples of the queries.
+    """The metric and its percentile interval over ``samples`` resamples of the queries, wider for means of few.
 
     Where every query has the same value, the interval is that value. Of a share that is 0 or 1 for every query,
     resamples would hide all doubt, and the other end is Clopper and Pearson's.
@@ -84,17 +84,15 @@ def interval(
     Raises:
         MetricError: fewer than two queries or groups, a value that is not a number, a weight that is not above 0,
             ``samples`` below 1 or ``confidence`` not between 0 and 1.
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; Clopper and Pearson, Biometrika
-        1934.
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; Hesterberg, The American
+        Statistician 2015; Clopper and Pearson, Biometrika 1934.
     """
     _check(values, samples, confidence)
     units = Units.of(values.query_ids, values.metric, groups)
     metric = metric_named(values.metric)
     if metric is not None and metric.is_share and np.ptp(values.values) == 0 and values.values[0] in (0, 1):
         return Interval(values.estimate, *clopper_pearson(values.values[0] * units.n, units.n, confidence))
-    drawn = bootstrap(units, [values], samples, seed)
-    low, high = percentile_interval(drawn, confidence)
-    return Interval(values.estimate, low, high)
+    return Interval(values.estimate, *_ends(units, [values], samples, confidence, seed))
 
 
 def paired(
@@ -124,7 +122,7 @@ def paired(
     one, other = _matched(one, other)
     units = Units.of(one.query_ids, one.metric, groups)
     difference = one.estimate - other.estimate
-    low, high = percentile_interval(bootstrap(units, [one, other], samples, seed), confidence)
+    low, high = _ends(units, [one, other], samples, confidence, seed)
     swapped = swaps(units, one, other, samples, seed)
     p_value = _p_value(difference, swapped, float(np.abs([one.values, other.values]).max()))
     return PairedTest(difference, low, high, p_value, len(np.unique(one.query_ids)))
@@ -151,7 +149,7 @@ def paired_sum(
         one, other = _matched(*pair)
         parts.append(replace(one, values=one.values - other.values))
     difference = sum(part.estimate for part in parts)
-    low, high = percentile_interval(bootstrap_sum(parts, drawn, samples, seed), confidence)
+    low, high = sum_ends(parts, drawn, samples, confidence, seed)
     units = _in_common(parts, drawn)
     sums = sum(at.sums(part.values * shares(part)) for at, part in zip(units, parts, strict=True))
     rng = np.random.default_rng([seed, 1])
@@ -250,6 +248,13 @@ class Units:
         return np.asarray(np.bincount(self.codes, values, self.n), dtype=np.float64)
 
 
+def _ends(
+    units: Units, models: list[QueryValues], samples: int, confidence: float, seed: int
+) -> tuple[float, float]:
+    of = units.n if models[0].statistic is Statistic.MEAN else None
+    return percentile_interval(bootstrap(units, models, samples, seed), confidence, of)
+
+
 def bootstrap(units: Units, models: list[QueryValues], samples: int, seed: int) -> Floats:
     """(samples,) the statistic of one model, or of the first minus the second, on resamples of the queries."""
     rng = np.random.default_rng(seed)
@@ -277,6 +282,14 @@ def _swapped_sums(sums: Floats, samples: int, rng: np.random.Generator) -> Float
 def shares(values: QueryValues) -> Floats:
     """(Q,) each value's share of the mean."""
     return np.full(len(values), 1 / len(values)) if values.weights is None else values.weights
+
+
+def sum_ends(
+    parts: Sequence[QueryValues], drawn: Sequence[Drawn], samples: int, confidence: float, seed: int
+) -> tuple[float, float]:
+    """The ends of the interval of a sum of means; arguments as of :func:`bootstrap_sum`."""
+    fewest = min(len(np.unique(of(part.query_ids))) for part, of in zip(parts, drawn, strict=True))
+    return percentile_interval(bootstrap_sum(parts, drawn, samples, seed), confidence, fewest)
 
 
 def bootstrap_sum(parts: Sequence[QueryValues], drawn: Sequence[Drawn], samples: int, seed: int) -> Floats:

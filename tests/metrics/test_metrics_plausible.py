@@ -304,7 +304,7 @@ def test_cocos_instances_are_read_with_the_images_that_show_none(tmp_path):
             "entry 1 of 'annotations' .* lists no image 5",
         ),
         (INSTANCES | {"annotations": [{"image_id": 3, "category_id": 1}]}, "lists no category 1"),
-        (INSTANCES | {"annotations": [{"image_id": 1.5, "category_id": 1}]}, "1.5 is no whole number"),
+        (INSTANCES | {"annotations": [{"image_id": 1.5, "category_id": 1}]}, "'1.5' is no whole number"),
         ({"annotations": []}, "categories"),
     ],
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mitl.analysis.report.inputs import Section
 from mitl.analysis.report.machine_plots import favour_svg
 from mitl.core.arrays import Floats, Ints, unpack_pairs
-from mitl.core.statistics import ranked_alike
+from mitl.core.statistics import percentile_interval, ranked_alike
 from mitl.errors import MetricError
 from mitl.metrics.positives import Positives
 from mitl.metrics.ranks import ArrayRankings
@@ -118,12 +118,10 @@ def _ends(values: Floats, units: Ints | None, samples: int, seed: int) -> list[t
     if len(sizes) < 2:
         what = "query" if units is None else "image's captions"
         raise MetricError(f"{len(sizes)} {what} is too few to tell a shift from chance; it takes 2")
-    tail = (1 - CONFIDENCE) / 2
     drawn = _resamples(len(sizes), samples, seed).T
     sums = np.stack([np.bincount(at, row) for row in values])
     means = sums @ drawn / (sizes @ drawn)  # (A, S)
-    low, high = np.quantile(means, [tail, 1 - tail], axis=1)
-    return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+    return [percentile_interval(row, CONFIDENCE, len(sizes)) for row in means]
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mitl.analysis.report.inputs import EvaluationScore
-from mitl.core.statistics import percentile_interval
 from mitl.core.whole_files import one_clear_line, only_writer, put_file
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Ids, QueryValues
@@ -192,14 +191,13 @@ def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
 
     An image is drawn for both directions, with the captions that were written for it.
     """
-    from mitl.metrics.intervals import bootstrap_sum
+    from mitl.metrics.intervals import sum_ends
 
     sums = []
     for (positives, model), total in _recall_sums(rows).items():
         low = high = None
         if sampling.intervals and total.has_interval:
-            drawn = bootstrap_sum(total.parts, total.drawn, sampling.samples, sampling.seed)
-            low, high = percentile_interval(drawn, CONFIDENCE)
+            low, high = sum_ends(total.parts, total.drawn, sampling.samples, CONFIDENCE, sampling.seed)
         value = sum(part.estimate for part in total.parts)
         queries = sum(len(np.unique(part.query_ids)) for part in total.parts)
         sums.append(Figure(positives, model, "both", "RSUM", value, low, high, queries))
