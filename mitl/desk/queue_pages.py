@@ -87,7 +87,7 @@ def _page(
 
 
 def _neighbours(numbers: list[int], number: int) -> tuple[int | None, int | None]:
-    """Who stands before and after in the queue; one that left it stands between the others by its number."""
+    """Who stands before and after in the queue; after one that is not in it comes its first."""
     if number in numbers:
         place = numbers.index(number)
         before = numbers[place - 1] if place else None

@@ -93,6 +93,8 @@ def test_what_an_excluded_worker_answered_earlier_is_not_called_used(opened):
     for page in (f"/queue/{passed.id}", f"/workers/{passed.worker_id}", f"/queue?after={passed.id}"):
         assert "paid, not used because the worker is excluded" in written(opened.get(page))
     assert "The answers of 1 passed or approved submission are not used" in written(opened.get("/"))
+    told = "decision: pass; its answers are not used, because the worker is excluded"
+    assert told in show(opened.settings, passed.id).lines
     found = workers(opened.settings)
     (row,) = (row for row in found.counts["rows"] if row["worker"] == passed.worker)
     assert row["approved"] == 1

@@ -12,7 +12,7 @@ from mitl.crowd.context import Context, open_context
 from mitl.crowd.paying import APPROVED
 from mitl.db.store import items as item_store
 from mitl.judgements.conduct import Agreement
-from mitl.judgements.gold_records import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
+from mitl.judgements.gold_records import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED, keeps_page
 from mitl.records import Decision, Environment, Finding, Label, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
@@ -200,7 +200,11 @@ def _fate(known: _Known) -> list[str]:
             f"`mitl review reverse {row.id}` can undo that until {utc(rejection.until)}",
         ]
     if row.decision not in _WAITS:
-        return [f"decision: {row.decision.value}"]
+        record = None if known.found.evidence is not None else known.worker.record
+        aside = row.decision.keeps_answers and not keeps_page(row.decision, record, excluded=row.excluded)
+        why = "excluded" if row.excluded else "of poor record"
+        said = f"; its answers are not used, because the worker is {why}" if aside else ""
+        return [f"decision: {row.decision.value}{said}"]
     if row.status == APPROVED:
         return ["the server paid it by itself, so it can no more be rejected"]
     lines = []
