@@ -163,23 +163,12 @@ def _leave_thorough_ones(items: list[pytest.Item], config: pytest.Config) -> Non
     items[:] = everyday
 
 
-def _draw_fewer_examples(items: list[pytest.Item]) -> None:
-    """Properties draw half of their examples, and 20 at least if they say more: each run draws others."""
-    for test in {item.function for item in items if isinstance(item, pytest.Function)}:
-        if getattr(test, "is_hypothesis_test", False):
-            given: Any = test._hypothesis_internal_use_settings
-            fewer = min(given.max_examples, max(20, given.max_examples // 2))
-            test._hypothesis_internal_use_settings = type(given)(given, max_examples=fewer)
-
-
 def _function(item: pytest.Item) -> tuple[Path, str]:
     return item.path, getattr(item, "originalname", item.name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """The bare suite leaves out what is marked ``thorough``; ``MITL_TESTS=all``, files, ``-k`` and ``-m`` do not.
-
-    Neither draws as few examples of a property as the others do.
 
     Files with slow tests come first, so that none of two workers ends with a long one while the other waits. Those
     with a browser come last, as it stays open from the first to the end.
@@ -189,8 +178,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     )
     if not is_chosen and os.environ.get("MITL_TESTS") != "all":
         _leave_thorough_ones(items, config)
-    if os.environ.get("MITL_TESTS") != "all" and "MITL_EXAMPLES" not in os.environ:
-        _draw_fewer_examples(items)
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     browsing = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
     items.sort(key=lambda item: (item.path in browsing, item.path not in slow))
