@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +55,33 @@ def naive(queries: Encoded, gallery: Encoded, k: int) -> Ranking:
     similarity = np.einsum("qkd,gmd->qgkm", left, right).max(axis=(2, 3)).astype(np.float32) + np.float32(0)
     order = np.lexsort((np.broadcast_to(gallery.ids, similarity.shape), -similarity))[:, :k]
     return Ranking(queries.ids, gallery.ids[order], np.take_along_axis(similarity, order, 1))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    queries=st.integers(0, 15),
+    items=st.integers(1, 120),
+    width=st.integers(1, 70),
+    kind=st.sampled_from(KINDS),
+    block_bytes=st.sampled_from([1, 10_000, 40_000, 400_000]),
+    data=st.data(),
+)
+def test_bytes_do_not_depend_on_block_size_or_backend(seed, queries, items, width, kind, block_bytes, data):
+    """Small blocks or large, numpy or torch: the same bytes, with many duplicates and any k."""
+    k = data.draw(st.integers(1, items))
+    shape = (width,) if kind is AnnotatorKind.INNER_PRODUCT else (2, width)
+    left, right = (
+        encoded(vectors(seed, queries, shape)),
+        encoded(vectors(seed + 1, items, shape), "caption", 5),
+    )
+
+    whole = top_k(Vectors(kind), left, right, k, backend="numpy")
+    blocks = top_k(Vectors(kind), left, right, k, backend="numpy", block_bytes=block_bytes)
+    torch = top_k(Vectors(kind), left, right, k, backend="torch", block_bytes=block_bytes)
+
+    assert same_bytes(whole, blocks)
+    assert same_bytes(whole, torch)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,6 +177,33 @@ def test_all_items_equal_gives_the_smallest_ids(block_bytes):
 
     assert np.array_equal(ranking.item_ids, np.tile(right.ids[:10], (20, 1)))
     assert ranking.similarities.tobytes() == np.zeros((20, 10), np.float32).tobytes()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e15])
+def test_very_short_and_very_long_vectors_are_ranked_exactly(scale):
+    """The bound holds where float32 products underflow and where they are huge."""
+    left = encoded(vectors(1, 9, (40,)) * np.float32(scale))
+    right = encoded(vectors(2, 500, (40,)) * np.float32(scale), "caption")
+
+    ranking = top_k(Vectors(), left, right, 12, block_bytes=30_000)
+
+    assert same_bytes(ranking, naive(left, right, 12))
+
+
+def test_half_precision_memory_maps_are_ranked_without_a_copy(tmp_path: Path):
+    """A read-only float16 memory map ranks like the same numbers in float32, on both backends."""
+    array = vectors(2, 700, (32,)).astype(np.float16)
+    np.save(tmp_path / "gallery.npy", array)
+    mapped = np.load(tmp_path / "gallery.npy", mmap_mode="r")
+    left, wide = encoded(vectors(1, 20, (32,))), encoded(array.astype(np.float32), "caption")
+
+    rankings = [
+        top_k(Vectors(), left, encoded(side, "caption"), 25, backend=backend)
+        for side in (mapped, np.load(tmp_path / "gallery.npy", mmap_mode="r").astype(np.float32))
+        for backend in ("numpy", "torch")
+    ]
+
+    assert all(same_bytes(ranking, top_k(Vectors(), left, wide, 25)) for ranking in rankings)
 
 
 SEARCHES = """
