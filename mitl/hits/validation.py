@@ -190,12 +190,14 @@ class PageChecker:
             the page as a question, for :meth:`joined`, and the question's size in bytes.
 
         Raises:
-            PackingError: the places do not count from 1.
+            PackingError: the places do not count from 1, or are more than 99.
             TemplateError: the page is not well-formed HTML, its form lacks the marks that bind it to an assignment,
                 a pair cannot be answered, or the question is too large or cannot carry the page.
         """
-        if list(places) != list(range(1, len(places) + 1)):
-            raise PackingError(f"its places are {list(places)}, but they must count from 1; {DEFECT}")
+        if list(places) != list(range(1, len(places) + 1)) or len(places) > _MOST_PLACES:
+            raise PackingError(
+                f"its places are {list(places)}, but they must count from 1 to {_MOST_PLACES} at most; {DEFECT}"
+            )
         texts = list(shown)
         if not self._reads_as_before(html, texts):
             surroundings, texts = _divided(html, texts)
@@ -300,6 +302,8 @@ _TO, _ASSIGNMENT = "/submit", "A"
 """What a page is bound to, to see that a server can."""
 _WORDING = "mend the wording's page.html.j2"
 DEFECT = "this is a defect of mitl, please report it"
+_MOST_PLACES = 99
+"""Two digits of a field's name say which place it belongs to."""
 
 
 _VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr")

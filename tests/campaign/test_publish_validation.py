@@ -171,7 +171,7 @@ def test_a_text_that_ends_the_questions_section_together_with_what_follows_is_ke
         assert check_question(checker.joined(pieces), html) == size
 
 
-@pytest.mark.parametrize("places", [[1, 1], [0], [2], [2, 1]])
+@pytest.mark.parametrize("places", [[1, 1], [0], [2], [2, 1], [*range(1, 101)]])
 def test_the_places_of_a_page_count_from_one(places):
     """Whatever it asks: answers are told apart by their places."""
     with pytest.raises(PackingError, match="must count from 1"):
