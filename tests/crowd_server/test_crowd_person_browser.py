@@ -131,6 +131,7 @@ def test_by_thumb_on_a_phone(town, posted, new_page):
     frame.get_by_role("button", name="To the end").tap()
     frame.get_by_role("button", name="Submit all answers").tap()
     page.get_by_text("Submitted. Thank you!").wait_for()
+    page.wait_for_load_state()  # words can be read before the style sheet has come
 
     parsed = town.answers(hit, rationale=True)
     assert max(widths) <= 390
