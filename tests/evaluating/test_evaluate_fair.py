@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
 import pytest
 from cli_kit import fails, ok
-from release_kit import audited_world, truly_matches, world
+from release_kit import NO, audit_record, audited_world, truly_matches, world
 
+from mitl.positives.certifying import certified
+from mitl.positives.exclusions import Exclusions
+from mitl.positives.loading import read_release
 from mitl.positives.release import write_release
 from mitl.records import IdKind, Pair
+from mitl.stages.evaluating.models import ModelSide, Sides
+from mitl.stages.evaluating.positive_sets import read_audited_release
 
 WORDS = ("--release", "release", "--fair", "--samples", "20")
 MODELS = ("--model", "good=good.npz", "--model", "poor=poor.npz")
@@ -129,6 +135,27 @@ def test_a_models_numbers_without_it_are_left_out_of_other_tables(here):
     found = counts(*MODELS, "--release", "release", "--samples", "20")
 
     assert found["fair"] == found["fair_differences"] == []
+
+
+def test_a_lone_no_speaks_against_what_entered_the_release_after_the_draw(tmp_path):
+    """Such a pair has three answers only if the first was a yes; nobody accepts any pair here."""
+    data = world()
+    rows = data.merged.pairs
+    early = dataclasses.replace(data.merged, pairs=rows.assign(kept=rows["kept"] & (rows.index % 2 == 0)))
+    record = audit_record(early, answer=lambda *_: NO)
+    merged, audit = certified(record, data.merged, Exclusions(), data.proposals, ())
+    lone = audit.audited["held"] & (audit.audited["second"] < 0)
+    assert lone.sum() > 1
+    configuration = {**data.configuration, "audit": audit.named}
+    grown = dataclasses.replace(data, merged=merged, audit=audit, configuration=configuration)
+    folder = write_release(tmp_path / "grown", grown).folder
+    sides = Sides(
+        ModelSide.of("image", sorted(data.image_ids.values())),
+        ModelSide.of("caption", sorted(data.caption_ids.values())),
+    )
+
+    release = read_audited_release(folder, read_release(folder).by_query, sides)
+    assert not release.matches.any()
 
 
 def test_ids_that_are_texts_are_read(here):

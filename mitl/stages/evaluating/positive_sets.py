@@ -195,7 +195,7 @@ class AuditedRelease:
     """Pairs that people called no match."""
     audited: Pairs
     matches: Flags
-    """(n,) of the audited pairs: held ones unless two of three refuse them, others where they were confirmed."""
+    """(n,) of the audited pairs: held ones that three answer, by two of these, others where they were confirmed."""
     reading: CorrectedLabels
     strata: NDArray[np.integer]
     inclusion: Floats
@@ -218,9 +218,11 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
             "`mitl audit draw`, have all of it answered and build the release again"
         )
     rows = audit.audited
-    held = rows["held"].to_numpy()
-    matches = np.where(held, ~refused(rows), confirmed(rows))
-    rates = Rates.measured(answered(rows)[1], rows["recheck"].to_numpy(), held)
+    held, thrice = rows["held"].to_numpy(), rows["recheck"].to_numpy()
+    # What entered the release after the draw may have a lone no, and two of three is no rule for it.
+    by_two = held & thrice
+    matches = np.where(by_two, ~refused(rows), confirmed(rows))
+    rates = Rates.measured(answered(rows)[1], thrice, held)
     return AuditedRelease(
         queries={
             direction: np.unique(_numbers(sides.queries(direction), list(by_query.get(direction, {}))))
@@ -230,7 +232,7 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
         refused=_negatives(folder, manifest, sides),
         audited=_released(audit, rows["pair"].to_numpy(), sides),
         matches=matches,
-        reading=CorrectedLabels.of(matches, held, rates),
+        reading=CorrectedLabels.of(matches, by_two, rates),
         strata=rows["stratum"].to_numpy(),
         inclusion=rows["inclusion"].to_numpy(),
         rates=rates,
