@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -209,7 +209,9 @@ def workers(desk: Desk, request: Request) -> Response:
     with desk.reading() as context:
         frame = desk.frame(context)
         people = desk.crowd(context, frame)
-    rows, raters = in_order(people.workers, column, turned=turned), people.raters
+    # Of who only rates, the raters' table says all that is known; what is known of nobody has no column.
+    rows = in_order([one for one in people.workers if not one.rates_alone], column, turned=turned)
+    raters = people.raters
     turn = ListPage.to(number_in(query.get("page", "")) or 1, len(rows), a_page=A_PAGE)
     raters_turn = ListPage.to(number_in(query.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
 
@@ -226,14 +228,14 @@ def workers(desk: Desk, request: Request) -> Response:
         raters_turn=raters_turn,
         address=address,
         raters_address=lambda page: f"{address(raters_page=page)}#raters-title",
-        columns=COLUMNS,
+        columns=[column for column in COLUMNS if any(column.value(one) is not None for one in rows)],
         sorted_by=column,
         falling=column.falling != turned,
     )
 
 
 def in_order(
-    workers: tuple[WorkerEvidence, ...], column: WorkerColumn, *, turned: bool
+    workers: Sequence[WorkerEvidence], column: WorkerColumn, *, turned: bool
 ) -> list[WorkerEvidence]:
     """The workers by this column, equals by id; those of whom nothing is known stand last."""
     with_value = [person for person in workers if column.value(person) is not None]

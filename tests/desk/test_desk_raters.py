@@ -17,6 +17,7 @@ from mitl.cli.reference import COUNTS
 from mitl.desk import worker_pages
 from mitl.records.similarity import SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reviewing.desk_submission import waiting
 from mitl.stages.reviewing.workers import workers
 
 pytest_plugins = ("browser_fixtures",)
@@ -124,14 +125,15 @@ def test_the_workers_page_lists_raters_the_odd_first(rated, raters):
 
 
 def test_many_raters_stand_on_several_pages(rated, monkeypatch):
-    """Each once, and the table of workers above stays at its own page."""
+    """Each once; of people who only rate, no table above says what is known of answers on pairs alone."""
     monkeypatch.setattr(worker_pages, "A_PAGE", 2)
     seen, pages = [], range(1, 1 + -(-len(STYLES) // 2))
     with open_desk(rated) as desk:
         for page in pages:
-            text = desk.get(f"/workers?page=2&raters={page}").text
+            text = desk.get(f"/workers?raters={page}").text
+            assert "unproven" not in text and "Gold record" not in text
             seen += re.findall(r'href="/workers/(\d+)#ratings"', text)
-            assert (f"page=2&amp;raters={page + 1}#raters-title" in text) == (page < pages[-1])
+            assert (f"raters={page + 1}#raters-title" in text) == (page < pages[-1])
 
     assert len(seen) == len(set(seen)) == len(STYLES)
 
@@ -151,6 +153,20 @@ def test_a_raters_page_shows_what_was_noticed_and_the_scores(rated, raters):
             assert page.text.count('role="img" aria-label="S') >= 2
             assert page.text.count('class="cell score"') >= N
             assert not re.search("unreadable|unproven|control passed", text)  # which is said of pairs alone
+
+
+def test_who_decides_about_ratings_sees_the_raters_record(rated, raters):
+    """Beside a submission that waits: controls of ratings, what others gave, what was noticed."""
+    [poor] = (rater for rater in raters if "one_number_rater" in noticed(rater))
+    with open_desk(rated) as desk:
+        with desk.desk.reading() as context:
+            [number] = [row.id for row in waiting(context.session, SANDBOX) if row.worker == poor["worker"]][
+                :1
+            ]
+        text = re.sub(r"\s+", " ", written(desk.get(f"/queue/{number}")))
+
+    assert f"Controls {poor['controls_passed']} of {poor['controls']} of ratings" in text
+    assert "Noticed one number" in text
 
 
 @pytest.mark.browser

@@ -181,6 +181,11 @@ class WorkerEvidence(Habit):
         """Posterior mean of the pass rate on gold controls."""
         return float(self.record.mean)
 
+    @property
+    def rates_alone(self) -> bool:
+        """Whether they rated likeness and never answered for a pair, of which most of this speaks."""
+        return self.rating is not None and not self.answers
+
     def is_under(self, floor_s: float) -> bool:
         """Whether half of the worker's pairs took less than this, however fast the others are."""
         return self.median_s is not None and self.median_s < floor_s
