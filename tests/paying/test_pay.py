@@ -329,6 +329,28 @@ def test_a_compensation_that_is_adopted_stays_one(settings):
     assert granted(settings)["slow"] == [40, 150]
 
 
+def test_a_compensation_that_only_the_server_knows_on_other_work_is_not_sent_again(settings):
+    """A database restored from before it, whose worker's latest work is another one by now."""
+    slow = workers(settings)["slow"]
+    gift = Gift(slow, 40, "Your page did not load on Friday.")
+    compensate(settings, gift, LIVE, confirm=lambda environment, total: True)
+    with open_database(settings.db_url, read_only=True) as session:
+        *_, latest = [row for row in ledger.settled_work(session, LIVE) if row.worker == slow]
+    in_pipeline(
+        settings,
+        "DELETE FROM journal WHERE kind = 'bonus'",
+        "DELETE FROM ledger WHERE kind = 'bonus'",
+        f"UPDATE assignment SET submitted_at = submitted_at - 3600000000 WHERE id = {latest.id}",
+    )
+    on_server(settings, "DELETE FROM request_token")
+
+    with pytest.raises(StoreError, match="`mitl pay check --adopt`"):
+        compensate(settings, gift, LIVE, confirm=lambda environment, total: True)
+    assert granted(settings) == {"slow": [40]}
+    assert check_pay(settings, LIVE, adopt=True).refusal is None
+    assert compensate(settings, gift, LIVE, confirm=lambda environment, total: True).status == "nothing_to_do"
+
+
 @pytest.mark.parametrize("by", ["compensate", "top-up"])
 def test_a_compensation_that_was_confirmed_and_not_sent_is_sent_by_the_next_command(settings, by):
     """Both a top-up and the same command again go on with it, without asking once more; one cent is an amount."""

@@ -28,6 +28,7 @@ from sqlalchemy import text
 
 from mitl.campaign.bill import committed_cents
 from mitl.crowd import calls
+from mitl.crowd.client import MTurkClient
 from mitl.crowd.paying import payment
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
@@ -190,6 +191,52 @@ def test_a_database_restored_from_before_the_top_up_pays_nobody_twice(topped):
     assert granted(topped) == {"slow": [SLOW], "untimed": [UNTIMED]}
     assert booked(topped) == [UNTIMED, SLOW]
     assert run(topped).status == "nothing_to_do"
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_bonus_that_only_the_server_knows_on_other_work_is_adopted_before_more_is_sent(settings, known):
+    """A database restored from before the last top-up, whose worker's latest work is another one by now."""
+    slow = workers(settings)["slow"]
+    with open_database(settings.db_url, read_only=True) as session:
+        _, latest = [row for row in ledger.settled_work(session, LIVE) if row.worker == slow]
+    in_pipeline(
+        settings,
+        f"UPDATE assignment SET status = 'Submitted', decision = 'queued' WHERE id = {latest.id}",
+        f"DELETE FROM ledger WHERE assignment_id = {latest.id}",
+    )
+    for floor in (1200, 2400)[1 - known :]:
+        run(settings, floor_cents=floor)
+    sent = granted(settings)
+    in_pipeline(
+        settings,
+        f"DELETE FROM journal WHERE kind = 'bonus' AND key LIKE '%{slow}:{known + 1}'",
+        f"DELETE FROM ledger WHERE kind = 'bonus' AND key LIKE '%{slow}:{known + 1}'",
+        f"UPDATE assignment SET status = 'Approved', decision = 'pass' WHERE id = {latest.id}",
+        "INSERT INTO ledger (assignment_id, kind, key, cents) "
+        f"VALUES ({latest.id}, 'reward', 'reward:{latest.key}', {REWARD_CENTS})",
+    )
+    on_server(settings, "DELETE FROM request_token")
+
+    for dry_run in (True, False):
+        with pytest.raises(StoreError, match=f"{slow}.*`mitl pay check --adopt`"):
+            run(settings, floor_cents=2400, dry_run=dry_run)
+    assert granted(settings) == sent
+    assert check_pay(settings, LIVE, adopt=True).refusal is None
+    run(settings, floor_cents=2400)
+    assert sum(granted(settings)["slow"]) == 1050 * 2400 // 3600 - 2 * REWARD_CENTS
+
+
+def test_bonuses_are_looked_for_on_no_work_from_before_the_last_one(topped, monkeypatch):
+    """Of a worker's HITs only those are listed on which a bonus can stand that the database lost."""
+    asked = []
+    listing = MTurkClient.list_bonuses
+    monkeypatch.setattr(
+        MTurkClient, "list_bonuses", lambda client, **of: asked.append(of) or listing(client, **of)
+    )
+    run(topped, floor_cents=2400, dry_run=True, skip=frozenset({workers(topped)["fair"]}))
+    assert asked == []
+    run(topped, floor_cents=2400, dry_run=True)
+    assert len(asked) == 1  # the other HIT of the one who got none before
 
 
 def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Base, Batch, Hit, Ledger, Worker
 from mitl.db.store import journal
 from mitl.db.store.answers import submission_key
-from mitl.db.store.statements import query_submissions
+from mitl.db.store.statements import query_submissions, rows_among
 from mitl.records import Environment, JudgementSource
 
 BONUS = "bonus"
@@ -149,6 +150,11 @@ def bonuses(session: Session, environment: Environment) -> dict[int, list[int]]:
     for assignment_id, cents in session.execute(query):
         by_assignment[assignment_id].append(cents)
     return by_assignment
+
+
+def booked_on(session: Session, keys: Iterable[str]) -> dict[str, int]:
+    """Those of these bookings that were made → the submission that each is on."""
+    return dict(rows_among(session, select(Ledger.key, Ledger.assignment_id), Ledger.key, keys))
 
 
 def last_numbers(session: Session, kind: str, prefix: str) -> dict[str, int]:

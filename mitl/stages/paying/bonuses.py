@@ -11,18 +11,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.bill import SpendingLimit
 from mitl.core.pricing import fee_cents, format_dollars
-from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
-from mitl.crowd.client import MTurkClient
+from mitl.crowd.calls import THREADS, Call, Operation, make_calls, plan_calls
+from mitl.crowd.client import ListedBonus, MTurkClient
 from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import Endpoint, open_same_endpoint
+from mitl.crowd.listings import is_code
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import journal, ledger
@@ -61,6 +65,8 @@ class PlannedBonus:
     """By which a bonus that was sent is found again among those that the server lists."""
     refused: bool = False
     """Whether the server refused it before."""
+    elsewhere: tuple[str, ...] = ()
+    """Other HITs on which it may stand already, where the database was restored from before it was sent."""
 
     @property
     def fee_cents(self) -> int:
@@ -99,11 +105,14 @@ class BonusSender:
         self.sent: dict[str, PlannedBonus] = {}
         """By key, as the server has granted them."""
 
-    def bonus(self, key: str, row: SettledWork, cents: int, text: str) -> PlannedBonus:
+    def bonus(
+        self, key: str, row: SettledWork, cents: int, text: str, others: Iterable[SettledWork]
+    ) -> PlannedBonus:
         """A bonus on a submission; its token and its reference derive from the project and the key.
 
         Args:
             text: what the worker reads; the reference is put behind it.
+            others: the worker's submissions that a bonus of this key would have been put on before.
         """
         project_id = self._context.settings.project_id
         reference = reference_of(project_id, key)
@@ -118,24 +127,38 @@ class BonusSender:
             cost_cents=cents + self._fee_cents(cents),
             reason=f"{text} {marked(reference)}",
             reference=reference,
+            elsewhere=tuple(other.mturk_hit_id for other in others if other.id != row.id),
         )
 
     def _fee_cents(self, cents: int) -> int:
         return fee_cents(cents, 1) if self._endpoint.charges_fee else 0
 
     def check(self, fresh: Sequence[PlannedBonus], what: str) -> None:
-        """Refuse what is above the ceiling or the balance.
+        """Refuse what is above the ceiling or the balance, or was granted on other work.
 
         Args:
             what: as the message names the total: ``the bonus``.
 
         Raises:
-            FundsError: it is.
+            FundsError: it is above.
+            StoreError: the server has a bonus that the database lost.
         """
         total = cost_of(fresh)
         with reading(self._session):
             self._limit.require(total, what)
         self._limit.require_balance(total, self._client.balance(), what, "grant less; nothing new was sent")
+        # One call for all who answered a HIT. The server's day of remembering a token may be over.
+        hits = sorted({hit for bonus in fresh for hit in bonus.elsewhere})
+        known = {bonus.worker: bonus for bonus in fresh}
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="look") as pool:
+            for listed in chain.from_iterable(pool.map(partial(_bonuses_of_hit, self._client), hits)):
+                bonus = known.get(listed.worker_id)
+                if bonus is not None and marked(bonus.reference) in listed.reason:
+                    raise StoreError(
+                        f"{listed.worker_id} was sent this bonus already, {format_dollars(listed.cents)} on "
+                        f"submission {listed.assignment_id}, as the server says and the database does not, so it was "
+                        "restored from before; run `mitl pay check --adopt` first; nothing new was sent"
+                    )
 
     def plan(self, fresh: Sequence[PlannedBonus], what: str) -> None:
         """Journal all of what was confirmed, or nothing where the ceiling no longer allows it."""
@@ -188,6 +211,16 @@ def _granted(client: MTurkClient, bonus: PlannedBonus) -> int | None:
         if listed.worker_id == bonus.worker and marked(bonus.reference) in listed.reason:
             return listed.cents
     return None
+
+
+def _bonuses_of_hit(client: MTurkClient, hit_id: str) -> list[ListedBonus]:
+    """The bonuses granted on a HIT; none where the server no longer has it."""
+    try:
+        return list(client.list_bonuses(hit_id=hit_id))
+    except CrowdError as error:
+        if is_code(error, "HITDoesNotExist"):
+            return []
+        raise
 
 
 def in_words(planned: Sequence[PlannedBonus]) -> str:
@@ -272,7 +305,7 @@ def compensate(
         session, chosen = context.session, context.environment
         key = key_of_gift(chosen, gift)
         with reading(session):
-            row = _latest(session, chosen, gift.worker)
+            *others, row = _work_of(session, chosen, gift.worker)
             call, here = journal.find(session, BONUS, key), named(session, chosen)
         if call is not None and call.state is JournalState.DONE:
             return StageResult.nothing(
@@ -285,7 +318,7 @@ def compensate(
             with reading(session):
                 waiting = [bonus for bonus in unsent(session, chosen) if bonus.key == key]
             if not waiting:
-                waiting = [sender.bonus(key, row, gift.cents, gift.reason)]
+                waiting = [sender.bonus(key, row, gift.cents, gift.reason, others)]
                 sender.check(waiting, _WHAT)
                 if not confirm(chosen, cost_of(waiting)):
                     raise UsageError("the total was not confirmed; nothing was sent")
@@ -306,8 +339,8 @@ def _check(gift: Gift) -> None:
     check_reason(gift.reason, MAX_REASON, "the reason of a bonus")
 
 
-def _latest(session: Session, environment: Environment, worker: str) -> SettledWork:
-    """The worker's latest submission."""
+def _work_of(session: Session, environment: Environment, worker: str) -> list[SettledWork]:
+    """The worker's submissions, at least one, the latest last."""
     work = [row for row in ledger.settled_work(session, environment) if row.worker == worker]
     if not work:
         raise StoreError(
@@ -315,7 +348,7 @@ def _latest(session: Session, environment: Environment, worker: str) -> SettledW
             "visits` a panel's ids beside theirs), and a bonus needs a submission; let them submit a HIT first, or pay "
             "them outside and note it"
         )
-    return work[-1]
+    return work
 
 
 def key_of_gift(environment: Environment, gift: Gift) -> str:

@@ -6,6 +6,7 @@ that was killed left is completed alone, under the bounds that it was confirmed 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -243,19 +244,28 @@ class _Run:
         Args:
             waiting: whose bonus is still to be sent: they get no other.
         """
-        latest = {row.worker: row for row in settled if row.status == APPROVED}  # in order of arrival
+        work: dict[str, list[SettledWork]] = defaultdict(list)  # in order of arrival
+        for row in settled:
+            work[row.worker].append(row)
         prefix = f"{PREFIX}:{self._environment}:"
         numbers = ledger.last_numbers(self._session, BONUS, prefix)
         text = (
             "Thank you for your work. It took longer than we had expected, so this bonus lifts what you earned to "
             f"{format_dollars(self._floor)} for each hour of it."
         )
+        last_ones = ledger.booked_on(
+            self._session, (f"bonus:{stem}:{last}" for stem, last in numbers.items())
+        )
         proposed = []
         for worker, cents in ((due.worker, due.shortfall_cents(self._floor)) for due in pay):
             if cents and worker not in self._terms.skip | waiting:
                 stem = prefix + worker
-                key = f"{stem}:{numbers.get(stem, 0) + 1}"
-                proposed.append(self._sender.bonus(key, latest[worker], cents, text))
+                last, own = numbers.get(stem, 0), work[worker]
+                latest = [row for row in own if row.status == APPROVED][-1]
+                # What was approved stays so: a next bonus is on no earlier work than the last one.
+                since = last_ones.get(f"bonus:{stem}:{last}", own[0].id)
+                others = own[[row.id for row in own].index(since) :]
+                proposed.append(self._sender.bonus(f"{stem}:{last + 1}", latest, cents, text, others))
         return proposed
 
     def _require_within(self, total: int) -> None:
