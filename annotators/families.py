@@ -60,7 +60,11 @@ class TransformersAnnotator(NetworkAnnotator):
         model = parts.model
         self._model = model.to(running.device)  # type: ignore[arg-type]  # its stub takes the method for a function
         self._image_processor, self._tokenizer = parts.image_processor, parts.tokenizer
-        self._longest = _longest_text(model, parts.tokenizer)
+        # Tokens of the longest text, special ones included.
+        config = getattr(model.config, "text_config", model.config)
+        self._longest = int(
+            min(parts.tokenizer.model_max_length, getattr(config, "max_position_embeddings", 1 << 30))
+        )
         self._padded = model.config.model_type in _PADDED
         self._cut: dict[str, Any] = {"truncation": truncate}
         if self._padded:
@@ -203,12 +207,6 @@ def _part(options: Options, auto: Any, folder: Path, **how: Any) -> Any:
             f"annotator {options.annotator!r} cannot use {str(folder)!r}: {auto.__name__} of transformers says: "
             f"{_first_line(error)}"
         ) from error
-
-
-def _longest_text(model: Any, tokenizer: Any) -> int:
-    """Tokens of the longest text, special ones included."""
-    config = getattr(model.config, "text_config", model.config)
-    return int(min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", 1 << 30)))
 
 
 def _taken(prepared: Mapping[str, Any], features: Any) -> Inputs:

@@ -192,7 +192,12 @@ class WordPivot:
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) cosines, -1 where an image has no caption."""
-        vectors = self._up_to_date()
+        texts = list(self._place_of)
+        if not self._fitted:
+            self._fit({*texts, *(text for text in self._captions.values() if text)})
+        if self._vectors is None or self._vectors.shape[0] != len(texts):
+            self._vectors = self._model.vectors(texts)
+        vectors = self._vectors
         rows, columns = queries.arrays["place"], gallery.arrays["place"]
         # A missing caption (-1) reads some row here and is overwritten below.
         exact = self._model.products(vectors[rows], vectors[columns])
@@ -204,14 +209,6 @@ class WordPivot:
         place_of = self._place_of
         places = [-1 if text is None else place_of.setdefault(text, len(place_of)) for text in texts]
         return Encoded(modality, ids_of(items), {"place": np.array(places, dtype=np.int64)})
-
-    def _up_to_date(self) -> Any:
-        texts = list(self._place_of)
-        if not self._fitted:
-            self._fit({*texts, *(text for text in self._captions.values() if text)})
-        if self._vectors is None or self._vectors.shape[0] != len(texts):
-            self._vectors = self._model.vectors(texts)
-        return self._vectors
 
     def _fit(self, texts: set[str]) -> None:
         try:

@@ -255,7 +255,11 @@ def estimate(pilot: Pilot, *, seed: int, samples: int = SAMPLES) -> Frontier:
     middle = np.array([pilot.probabilities[part].mean() for part in parts])
     yes, no = _weights(pilot, step[pilot.answered], len(parts), seed, samples)
     form = _features(middle)
-    chances = _calibrated(form, yes, no)
+    # (B + 1, K) rising with the score: the likeliest calibration, drawn a little towards leaving it as it is.
+    total = yes + no
+    some = total.any(axis=0)
+    labels = yes[:, some] / np.maximum(total[:, some], _TINY)
+    chances = expit(_fitted(form[some], labels, total[:, some], np.arange(form.shape[1])) @ form.T)
     aucs = _aucs(yes, no)
     pairs = np.bincount(np.delete(step, pilot.answered), minlength=len(parts)).astype(np.float64)
     # However well its chance is known, an open pair may turn out either way.
@@ -304,14 +308,6 @@ def _features(probabilities: Floats) -> Floats:
     """(K, 3) a constant, log p and -log(1 - p): with weights 0, 1 and 1 the probability is left as it is."""
     inside = np.clip(probabilities, 1e-6, 1 - 1e-6)
     return np.stack([np.ones_like(inside), np.log(inside), -np.log1p(-inside)], axis=1)
-
-
-def _calibrated(form: Floats, yes: Floats, no: Floats) -> Floats:
-    """(B + 1, K) rising with the score: the likeliest calibration, drawn a little towards leaving it as it is."""
-    total = yes + no
-    some = total.any(axis=0)
-    labels = yes[:, some] / np.maximum(total[:, some], _TINY)
-    return expit(_fitted(form[some], labels, total[:, some], np.arange(form.shape[1])) @ form.T)
 
 
 def _fitted(form: Floats, labels: Floats, weights: Floats, kept: Ints) -> Floats:

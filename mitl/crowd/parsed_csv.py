@@ -143,7 +143,11 @@ def official_judgements(rows: Iterable[OfficialRow]) -> list[OfficialJudgement]:
     """The judgements that the rows state, in the order of their pairs in the file."""
     pairs = _by_pair(rows)
     counts = {pair: _judgement_counts(of_pair) for pair, of_pair in pairs.items()}
-    usual = _usual(pairs, counts)
+    # The most frequent number of judgements among the pairs without doubt; 1 where all are in doubt.
+    totals = Counter(
+        sum(counts[pair].values()) for pair, rows in pairs.items() if not _is_doubtful(rows, counts[pair])
+    )
+    usual = max(totals, key=lambda total: (totals[total], -total), default=1)
     judgements = []
     for pair, of_pair in pairs.items():
         if _is_doubtful(of_pair, counts[pair]):
@@ -228,16 +232,6 @@ def _is_doubtful(rows: Sequence[OfficialRow], counts: Mapping[_Answer, int]) -> 
     """Whether all annotators may have found the pair twice at the same rank."""
     two_ranks = any(len(places) > 1 for places in _places(rows).values())
     return not two_ranks and all(count % 2 == 0 for count in counts.values())
-
-
-def _usual(
-    pairs: Mapping[tuple[str, str], list[OfficialRow]], counts: Mapping[tuple[str, str], dict[_Answer, int]]
-) -> int:
-    """The most frequent number of judgements among the pairs without doubt; 1 where all are in doubt."""
-    totals = Counter(
-        sum(counts[pair].values()) for pair, rows in pairs.items() if not _is_doubtful(rows, counts[pair])
-    )
-    return max(totals, key=lambda total: (totals[total], -total), default=1)
 
 
 def _nearer(counts: Mapping[_Answer, int], usual: int) -> dict[_Answer, int]:

@@ -111,18 +111,17 @@ def _records(text: str, path: Path) -> list[ResultRow]:
         return [ResultRow(reader.line_num, tuple(cells)) for cells in reader if cells]
     except csv.Error as error:
         if delimiter == "\t":
-            return _split_by_tabs(text)
+            # The rows of a TSV whose quotes are not doubled within cells; a cell holds no tab there and no line
+            # break.
+            lines = ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), start=1))
+            return [
+                ResultRow(number, tuple(map(_unquoted, line.split("\t")))) for number, line in lines if line
+            ]
         raise DatasetError(
             f"line {reader.line_num} of {str(path)!r} is not a CSV ({error}); quotes within a cell are to be doubled"
         ) from error
     finally:
         csv.field_size_limit(previous)
-
-
-def _split_by_tabs(text: str) -> list[ResultRow]:
-    """The rows of a TSV whose quotes are not doubled within cells; a cell holds no tab there and no line break."""
-    lines = ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), start=1))
-    return [ResultRow(number, tuple(map(_unquoted, line.split("\t")))) for number, line in lines if line]
 
 
 def _unquoted(cell: str) -> str:

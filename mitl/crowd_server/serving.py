@@ -57,7 +57,11 @@ def serve(
     Raises:
         EndpointError: the port is in use, or the address is not this machine's; processes keep dying.
     """
-    _allow_files()
+    # Many systems allow a process 1,024 files, and more to one that asks; without a file, no connection is taken.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < MOST_FILES:
+        most = MOST_FILES if hard < 0 else min(hard, MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     with bind(host, port) as listener:
         url = _address(host, listener, tls)
         if crew is None:
@@ -72,14 +76,6 @@ def serve(
             _Announcing(config, reached, threads_of(crew.workers), alive).run(sockets=[listener])
 
         Supervisor(crew, work).run(lambda: ready(url), listener.close)
-
-
-def _allow_files() -> None:
-    """Many systems allow a process 1,024 files, and more to one that asks; without a file, no connection is taken."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= soft < MOST_FILES:
-        most = MOST_FILES if hard < 0 else min(hard, MOST_FILES)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 MOST_THREADS, LEAST_THREADS = 16, 8

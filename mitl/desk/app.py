@@ -95,7 +95,13 @@ class OwnHostOnly:
 def _refuse_without_session(desk: Desk, connection: HTTPConnection) -> Response | None:
     token = connection.query_params.get("token")
     if token is not None and desk.access.opens(token):
-        return _enter(desk)
+        # A page that goes on by itself, not a redirect: a browser that was led here by another site's page (a terminal
+        # in the browser, say) would not send a strict cookie along a redirect.
+        response: HTMLResponse = desk.page("enter.html.j2", None)
+        response.set_cookie(
+            desk.access.cookie, desk.access.session, path="/", httponly=True, samesite="strict"
+        )
+        return response
     if desk.access.knows(connection) or connection.scope["path"].startswith("/static/"):
         return None
     return desk.notice(
@@ -105,14 +111,6 @@ def _refuse_without_session(desk: Desk, connection: HTTPConnection) -> Response 
         "and an older one no longer works.",
         known=False,
     )
-
-
-def _enter(desk: Desk) -> Response:
-    # A page that goes on by itself, not a redirect: a browser that was led here by another site's page (a terminal
-    # in the browser, say) would not send a strict cookie along a redirect.
-    response: HTMLResponse = desk.page("enter.html.j2", None)
-    response.set_cookie(desk.access.cookie, desk.access.session, path="/", httponly=True, samesite="strict")
-    return response
 
 
 async def page(desk: Desk, handler: Page, request: Request) -> Response:

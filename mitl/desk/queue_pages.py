@@ -113,7 +113,10 @@ def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
         numbers = [row.id for row in waiting(context.session, desk.environment)]
     following = _neighbours(numbers, number)[1]
     try:
-        decision = _choice(fields.get("decision", ""))
+        name = fields.get("decision", "")
+        decision = CHOICES.get(name)
+        if decision is None:
+            raise UsageError(f"a decision is one of {', '.join(CHOICES)}, not {name!r}")
         ruling = Ruling(number, decision, reason if decision is Decision.REJECT else "")
         keep(desk.settings, ruling, desk.environment)
     except MitlError as error:
@@ -121,13 +124,6 @@ def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     desk.sender.wake()
     target = "/queue" if following is None else f"/queue/{following}"
     return RedirectResponse(f"{target}?after={number}", 303)
-
-
-def _choice(name: str) -> Decision:
-    decision = CHOICES.get(name)
-    if decision is None:
-        raise UsageError(f"a decision is one of {', '.join(CHOICES)}, not {name!r}")
-    return decision
 
 
 def reverse(desk: Desk, request: Request, fields: dict[str, str]) -> Response:

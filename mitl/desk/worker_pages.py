@@ -82,7 +82,9 @@ def send_message(
     _check("message", text, MAX_TEXT)
     with open_context(settings, environment) as context:
         session, chosen = context.session, context.environment
-        worker = _worker(session, chosen, worker_id)
+        worker = desk_store.worker_names(session, chosen).get(worker_id)
+        if worker is None:
+            raise StoreError(f"nobody of number {worker_id} has submitted work on {chosen}")
         call = Call(f"{worker}:{token}", worker, {"worker": worker, "subject": subject, "text": text})
         _require_new(session, call.key)
         plan_calls(context, MESSAGE, [call])
@@ -128,13 +130,6 @@ def _note_unsent(session: Session, key: str, error: str) -> None:
     if call is not None and call.state is JournalState.PLANNED:
         journal.mark(session, MESSAGE, [key], JournalState.FAILED, dt.datetime.now(dt.UTC), error=error)
     session.commit()
-
-
-def _worker(session: Session, environment: Environment, worker_id: int) -> str:
-    name = desk_store.worker_names(session, environment).get(worker_id)
-    if name is None:
-        raise StoreError(f"nobody of number {worker_id} has submitted work on {environment}")
-    return name
 
 
 def _check(what: str, text: str, most: int) -> None:

@@ -187,7 +187,12 @@ def ranking_features(evidence: FusionEvidence) -> tuple[list[str], Floats]:
         names.append(f"{name}.similarity")
         columns.append(np.fmax.reduce([features[2] for features in by_direction]))
     names += ["ranked_by", "mean_place", "mean_gap"]
-    columns += [_finders(evidence), *_means(names, columns)]
+    # How many annotators rank the pair in any direction.
+    codes = evidence.ranked["annotator"].cat.codes.to_numpy()
+    at = places(evidence.pairs, evidence.ranked["pair"].to_numpy())
+    finds = np.unique(np.stack([at, codes.astype(np.int64)], axis=1), axis=0)
+    finders = np.bincount(finds[:, 0], minlength=len(evidence.pairs)).astype(np.float32)
+    columns += [finders, *_means(names, columns)]
     return names, np.stack(columns, axis=1).astype(np.float32)
 
 
@@ -224,14 +229,6 @@ def _of_ranking(
     listed = places(pairs, packed)
     gap[listed], place[listed], value[listed] = best[at] - similarity, 1 / rank, similarity
     return (gap / spread).astype(np.float32), place.astype(np.float32), value.astype(np.float32)
-
-
-def _finders(evidence: FusionEvidence) -> Floats:
-    """(n,) how many annotators rank the pair in any direction."""
-    codes = evidence.ranked["annotator"].cat.codes.to_numpy()
-    at = places(evidence.pairs, evidence.ranked["pair"].to_numpy())
-    finds = np.unique(np.stack([at, codes.astype(np.int64)], axis=1), axis=0)
-    return np.bincount(finds[:, 0], minlength=len(evidence.pairs)).astype(np.float32)
 
 
 def _means(names: list[str], columns: list[Floats]) -> Iterator[Floats]:

@@ -344,7 +344,10 @@ def check_markup(html: str, template: str) -> None:
         elif not _VOID.fullmatch(name) and not token["self"]:
             opened.append((name, token.start()))
             if name in _RAW:
-                at = _end_of_text(html, at, name, template, token.start())
+                end = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(html, at)
+                if end is None:
+                    raise _broken(html, token.start(), template, f"<{name}> that is never closed")
+                at = end.start()
     left = [entry for entry in opened if not _OPTIONAL.fullmatch(entry[0])]
     if left:
         raise _broken(html, left[-1][1], template, f"<{left[-1][0]}> that is never closed")
@@ -357,13 +360,6 @@ def _close(opened: list[tuple[str, int]], name: str, html: str, start: int, temp
         inside = f" within <{opened[-1][0]}>" if opened else ""
         raise _broken(html, start, template, f"</{name}>{inside} that closes nothing")
     opened.pop()
-
-
-def _end_of_text(html: str, at: int, name: str, template: str, start: int) -> int:
-    end = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(html, at)
-    if end is None:
-        raise _broken(html, start, template, f"<{name}> that is never closed")
-    return end.start()
 
 
 def _broken(html: str, at: int, template: str, what: str) -> TemplateError:

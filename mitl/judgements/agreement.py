@@ -157,20 +157,15 @@ def _estimate(
     if np.count_nonzero(times @ rows) < 2:
         reason = "all answers are the same, so nothing shows whether people could have disagreed"
         return Alpha(None, None, None, units, answers, reason)
-    pairs = _coincidences(rows, sizes)
+    # (rows, values × values) the ordered pairs of answers of different people, each unit weighing its answers.
+    pairs = rows[:, :, None] * rows[:, None, :].astype(np.float64)
+    diagonal = np.arange(rows.shape[1])
+    pairs[:, diagonal, diagonal] -= rows
+    pairs = (pairs / (sizes - 1)[:, None, None]).reshape(len(rows), -1)
     alpha = _alphas(times[None], rows, pairs, values, scale)[0]
     drawn = np.random.default_rng(seed).multinomial(units, times / units, size=replicates)
     low, high = _bounds(_alphas(drawn, rows, pairs, values, scale), units)
     return Alpha(float(alpha), low, high, units, answers)
-
-
-def _coincidences(rows: Counts, sizes: Counts) -> Floats:
-    """(rows, values × values) the ordered pairs of answers of different people, each unit weighing its answers."""
-    pairs = rows[:, :, None] * rows[:, None, :].astype(np.float64)
-    diagonal = np.arange(rows.shape[1])
-    pairs[:, diagonal, diagonal] -= rows
-    weighted: Floats = pairs / (sizes - 1)[:, None, None]
-    return weighted.reshape(len(rows), -1)
 
 
 def _alphas(times: Counts, rows: Counts, pairs: Floats, values: NDArray[np.generic], scale: Scale) -> Floats:

@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Floats
+from mitl.core.arrays import Floats
 from mitl.judgements.answer_table import POSITIVE_LABELS, AnswerTable, Labels
 from mitl.judgements.ordinal_parameters import Grid, Parameters, blend, curves, make_grid, starting_parameters
 from mitl.judgements.ordinal_steps import observed_shares, step_spread, step_thresholds, step_workers
-from mitl.judgements.posterior_sweep import Convergence, Sweeper, Swept, has_settled
+from mitl.judgements.posterior_sweep import Convergence, Sweeper, has_settled
 
 _LEAST_ITEMS = 20.0
 """The normal shape is worth this many items at least."""
@@ -115,7 +115,10 @@ def fit_ordinal(table: AnswerTable, options: OrdinalOptions | None = None) -> Or
             break
         if len(trace) > 1 and trace[-1] < trace[-2]:
             pace = max(pace / 2, _SLOWEST)  # the steps overshoot each other
-        moved = _maximise(parameters, swept, grid, active, sample.observed_shares(parameters))
+        counts = swept.answers[:, ::-1]  # by level
+        parameters = step_thresholds(parameters, counts, grid)
+        parameters = step_workers(parameters, counts, grid, sample.observed_shares(parameters))
+        moved = step_spread(parameters, active)
         if np.isfinite(options.anchor):
             moved, learned = learn_population(moved, swept.items[0], grid, options.anchor)
             population = (1 - pace) * population + pace * learned
@@ -155,19 +158,6 @@ def _log_prior(parameters: Parameters, grid: Grid, population: Floats) -> Floats
     with np.errstate(divide="ignore"):
         logs: Floats = np.log(np.vstack([population, within]))
     return logs
-
-
-def _maximise(
-    parameters: Parameters,
-    swept: Swept,
-    grid: Grid,
-    active: Flags,
-    observed: tuple[float, float],
-) -> Parameters:
-    counts = swept.answers[:, ::-1]  # by level
-    parameters = step_thresholds(parameters, counts, grid)
-    parameters = step_workers(parameters, counts, grid, observed)
-    return step_spread(parameters, active)
 
 
 def learn_population(

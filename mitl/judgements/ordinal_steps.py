@@ -66,7 +66,9 @@ def step_thresholds(parameters: Parameters, counts: Floats, grid: Grid) -> Param
         information[places[:-1], places[1:]] -= between
         information[places[1:], places[:-1]] -= between
     step = np.asarray(np.linalg.solve(information, gradient), dtype=np.float64)
-    moved = _ascending(parameters.thresholds + _bounded(step))
+    moved = parameters.thresholds + _bounded(step)
+    for k in range(1, len(moved)):
+        moved[k] = max(moved[k], moved[k - 1] + _NARROWEST)
     centre = common_bias(parameters)
     return replace(
         parameters,
@@ -242,13 +244,6 @@ def _level_changes(by: Floats) -> Floats:
 def _bounded(step: Floats) -> Floats:
     bounded: Floats = np.clip(step, -_LONGEST, _LONGEST)
     return bounded
-
-
-def _ascending(thresholds: Floats) -> Floats:
-    moved = thresholds.copy()
-    for k in range(1, len(moved)):
-        moved[k] = max(moved[k], moved[k - 1] + _NARROWEST)
-    return moved
 
 
 def _spread(squares: float, n: int) -> float:

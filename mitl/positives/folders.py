@@ -246,17 +246,13 @@ def one_writer(folder: Path) -> Iterator[None]:
             stack.enter_context(only_writer(folder.absolute().parent))
         except OSError as error:
             raise _unwritable(folder, error) from error
-        _clear_up(folder)
+        # Put back what a killed writer had moved away, and delete what it had begun.
+        for left in folder.absolute().parent.glob(f"{glob.escape(_beside(folder))}*"):
+            if (left / "old").is_dir() and not folder.exists():
+                with contextlib.suppress(OSError):
+                    (left / "old").rename(folder)
+            shutil.rmtree(left, ignore_errors=True)
         yield
-
-
-def _clear_up(folder: Path) -> None:
-    """Put back what a killed writer had moved away, and delete what it had begun."""
-    for left in folder.absolute().parent.glob(f"{glob.escape(_beside(folder))}*"):
-        if (left / "old").is_dir() and not folder.exists():
-            with contextlib.suppress(OSError):
-                (left / "old").rename(folder)
-        shutil.rmtree(left, ignore_errors=True)
 
 
 def _beside(folder: Path) -> str:
@@ -305,7 +301,13 @@ def replace_folder(folder: Path, files: Mapping[str, bytes], kind: str = FORMAT)
         ) as beside:
             new, old = Path(beside) / "new", Path(beside) / "old"
             new.mkdir()
-            _write_through(new, files)
+            # The files are to outlast a power cut before the folder gets its name.
+            for name, content in files.items():
+                (new / name).write_bytes(content)
+            for name in files:
+                with (new / name).open("rb") as written:
+                    os.fsync(written.fileno())
+            sync_folder(new)
             if folder.exists():
                 folder.rename(old)
             try:
@@ -318,13 +320,3 @@ def replace_folder(folder: Path, files: Mapping[str, bytes], kind: str = FORMAT)
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise _unwritable(folder, error) from error
-
-
-def _write_through(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files so that they outlast a power cut before the folder gets its name."""
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    for name in files:
-        with (folder / name).open("rb") as written:
-            os.fsync(written.fileno())
-    sync_folder(folder)

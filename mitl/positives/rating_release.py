@@ -87,7 +87,13 @@ def rating_files(data: RatingInput) -> tuple[dict[str, bytes], RatingSummary]:
     files["datasheet.md"] = rating_sheet(data, summary).encode()
     files["croissant.json"] = json_bytes(_croissant(data, summary, files, ratings.schema))
     files["README.md"] = _readme(data, files).encode()
-    files[MANIFEST] = _manifest(data, summary, files)
+    own = {
+        "split": data.split,
+        "rules": {"method": data.method.value, "min_ratings": data.min_ratings},
+        "encoders": {method.value: dict(names) for method, names in data.encoders.items()},
+        "counts": dict(summary.counts),
+    }
+    files[MANIFEST] = manifest(data, RATINGS_FORMAT, files, own)
     return files, summary
 
 
@@ -117,16 +123,6 @@ def _readme(data: RatingInput, files: Mapping[str, bytes]) -> str:
         file_listing(files, _notes(data.split)),
     ]
     return front_matter(data.name, data.card, tables) + "\n\n".join(body) + "\n"
-
-
-def _manifest(data: RatingInput, summary: RatingSummary, files: Mapping[str, bytes]) -> bytes:
-    own = {
-        "split": data.split,
-        "rules": {"method": data.method.value, "min_ratings": data.min_ratings},
-        "encoders": {method.value: dict(names) for method, names in data.encoders.items()},
-        "counts": dict(summary.counts),
-    }
-    return manifest(data, RATINGS_FORMAT, files, own)
 
 
 def _croissant(

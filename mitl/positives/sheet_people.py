@@ -160,7 +160,12 @@ def time_and_pay(origins: Origins, card: ReleaseCard, environment: Environment, 
         )
     ]
     if pay is not None:
-        rows += _time_rows(pay) + _money_rows(pay)
+        median = pay.median_page_s
+        rows += [
+            ("median active time a HIT", "not measured" if median is None else f"{median:.0f} s"),
+            ("paid HITs, of which timed", f"{pay.pages:,}, {pay.timed_pages:,}"),
+            *_money_rows(pay),
+        ]
     stated = card.pay
     if stated:
         rows.append(("what the makers say of pay", plain(stated)))
@@ -172,14 +177,6 @@ def time_and_pay(origins: Origins, card: ReleaseCard, environment: Environment, 
     if pay is not None:
         parts.append(_how_timed(environment))
     return "\n\n".join(parts)
-
-
-def _time_rows(pay: Pay) -> list[tuple[str, str]]:
-    median = pay.median_page_s
-    return [
-        ("median active time a HIT", "not measured" if median is None else f"{median:.0f} s"),
-        ("paid HITs, of which timed", f"{pay.pages:,}, {pay.timed_pages:,}"),
-    ]
 
 
 def _money_rows(pay: Pay) -> list[tuple[str, str]]:

@@ -76,7 +76,15 @@ class RequesterApi:
         )
 
     def _perform(self, request: Request, body: bytes, request_id: str) -> Reply:
-        environment = self._authenticate(request, body)
+        signed = SignedRequest(
+            request.method,
+            request.scope["raw_path"].decode("latin-1"),
+            request.url.query,
+            request.headers,
+            body,
+        )
+        access_key = verify(signed, self._secret_key, self._signing_clock())
+        environment = self._keys[access_key][0]
         name = _operation(request.headers.get("x-amz-target", ""))
         operation = OPERATIONS[name]
         params = _params(body)
@@ -98,17 +106,6 @@ class RequesterApi:
             with self._site.database.write(environment) as connection:
                 reply = run(connection, may_settle=True)
         return reply
-
-    def _authenticate(self, request: Request, body: bytes) -> Environment:
-        signed = SignedRequest(
-            request.method,
-            request.scope["raw_path"].decode("latin-1"),
-            request.url.query,
-            request.headers,
-            body,
-        )
-        access_key = verify(signed, self._secret_key, self._signing_clock())
-        return self._keys[access_key][0]
 
     def _secret_key(self, access_key: str) -> str | None:
         if access_key not in self._keys:

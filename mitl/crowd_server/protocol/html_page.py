@@ -222,20 +222,16 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: AllowedSources
                 pieces += [html[done : imported.start(1)], answered]
                 done = imported.end(1)
     bound = "".join([*pieces, html[done:]])
-    scripts = _elements(tags)
+    # What loads the crowd elements, where a page has some and does not load them itself.
+    source = "/w/static/crowd-html-elements.js"
+    loaded = any(AllowedSources().answer(tag.attributes.get("src", "")) == source for tag in tags)
+    is_needed = not loaded and any(tag.name in CROWD_ELEMENTS for tag in tags)
+    scripts = f'<script src="{source}"></script>' if is_needed else ""
     if not is_ours:
         about = {"src": "/w/static/frame.js", "data-submit": submit_url, "data-assignment": assignment_id}
         scripts = f"{_written('script', about)}</script>{scripts}"
     # Nothing before it was changed, so the place is the same in the bound page.
     return bound[:begin] + scripts + bound[begin:]
-
-
-def _elements(tags: list[_Tag]) -> str:
-    """What loads the crowd elements, where a page has some and does not load them itself."""
-    source = "/w/static/crowd-html-elements.js"
-    loaded = any(AllowedSources().answer(tag.attributes.get("src", "")) == source for tag in tags)
-    is_needed = not loaded and any(tag.name in CROWD_ELEMENTS for tag in tags)
-    return f'<script src="{source}"></script>' if is_needed else ""
 
 
 def _loading(tag: _Tag, sources: AllowedSources) -> dict[str, str | None]:

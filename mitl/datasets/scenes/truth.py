@@ -112,7 +112,12 @@ BLOCK = 512
 
 def label_codes(scenes: Sequence[Scene], meanings: Sequence[Meaning]) -> NDArray[np.int8]:
     """Label codes 1 (yes) to 4 (no), (Q, G) int8: row q is scene q, column g is meaning g."""
-    shape_of, fact_of, main_of = _scene_arrays(scenes)
+    # Shapes that are there (Q, S), facts that hold (Q, F), the main shape (Q, S).
+    shape_of = _indicators(
+        ([SHAPE_COLUMN[group.shape] for group in scene.groups] for scene in scenes), len(scenes), len(SHAPES)
+    )
+    fact_of = _indicators((_true_columns(scene) for scene in scenes), len(scenes), len(FACTS))
+    main_of = _indicators(([SHAPE_COLUMN[scene.main.shape]] for scene in scenes), len(scenes), len(SHAPES))
     told_shapes = _indicators(
         ([SHAPE_COLUMN[shape] for shape in m.shapes] for m in meanings), len(meanings), len(SHAPES)
     )
@@ -130,18 +135,6 @@ def label_codes(scenes: Sequence[Scene], meanings: Sequence[Meaning]) -> NDArray
             default=Label.YES.code,
         )
     return codes
-
-
-def _scene_arrays(
-    scenes: Sequence[Scene],
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Shapes that are there (Q, S), facts that hold (Q, F), the main shape (Q, S)."""
-    shapes = _indicators(
-        ([SHAPE_COLUMN[group.shape] for group in scene.groups] for scene in scenes), len(scenes), len(SHAPES)
-    )
-    facts = _indicators((_true_columns(scene) for scene in scenes), len(scenes), len(FACTS))
-    main = _indicators(([SHAPE_COLUMN[scene.main.shape]] for scene in scenes), len(scenes), len(SHAPES))
-    return shapes, facts, main
 
 
 def _indicators(columns: Iterator[list[int]], rows: int, width: int) -> NDArray[np.float32]:

@@ -148,7 +148,15 @@ def add_items(session: Session, items: Mapping[int, Sequence[CollectionQuestion]
     """Write down what stands on these HITs, by their rows."""
     left, right = pair_sides(session)
     reviewed = {question.reviewed for page in items.values() for question in page if question.reviewed}
-    of_caption = _answered_for_caption(session, sorted(reviewed), right)
+    picked_for_caption = (
+        select(CollectionAnswer.id)
+        .join(Assignment, Assignment.id == CollectionAnswer.assignment_id)
+        .join(CollectionItem, at_place(CollectionItem, CollectionAnswer))
+        .where(CollectionItem.side_id == right)
+    )
+    of_caption = {
+        id_ for (id_,) in rows_among(session, picked_for_caption, CollectionAnswer.id, sorted(reviewed))
+    }
     add_rows(
         session,
         CollectionItem,
@@ -174,17 +182,6 @@ def _offered_json(question: CollectionQuestion) -> str | None:
     if question.role is CollectionRole.CONTROL:
         return json.dumps([question.caption])
     return json.dumps(question.offered) if question.offered else None
-
-
-def _answered_for_caption(session: Session, answers: Sequence[int], caption_side: int) -> set[int]:
-    """Those of these answers that picked an image for a caption."""
-    query = (
-        select(CollectionAnswer.id)
-        .join(Assignment, Assignment.id == CollectionAnswer.assignment_id)
-        .join(CollectionItem, at_place(CollectionItem, CollectionAnswer))
-        .where(CollectionItem.side_id == caption_side)
-    )
-    return {id_ for (id_,) in rows_among(session, query, CollectionAnswer.id, answers)}
 
 
 def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[CollectionQuestion]]:

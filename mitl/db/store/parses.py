@@ -162,7 +162,10 @@ def set_parses(
     source: JudgementSource = JudgementSource.CROWD,
 ) -> None:
     """Write what was parsed from these submissions, in place of an earlier parse; nothing of it is usable yet."""
-    _forget_parses(session, list(parses))
+    for chunk in chunks(list(parses)):
+        judgements = select(JudgementRow.id).where(JudgementRow.assignment_id.in_(chunk))
+        session.execute(delete(Rationale).where(Rationale.judgement_id.in_(judgements)))
+        session.execute(delete(JudgementRow).where(JudgementRow.assignment_id.in_(chunk)))
     pairs = _pairs(session, list(parses))
     add_rows(
         session,
@@ -190,13 +193,6 @@ def forget_reading(session: Session, ids: Sequence[int]) -> None:
     """Drop what an earlier parse noticed; what a file of past work says of times and decisions stays noted."""
     of_reading = FindingRow.code.in_(_OF_A_PARSE), ~FindingRow.detail.startswith("time ")
     change_among(session, delete(FindingRow).where(*of_reading), FindingRow.assignment_id, ids)
-
-
-def _forget_parses(session: Session, ids: Sequence[int]) -> None:
-    for chunk in chunks(ids):
-        judgements = select(JudgementRow.id).where(JudgementRow.assignment_id.in_(chunk))
-        session.execute(delete(Rationale).where(Rationale.judgement_id.in_(judgements)))
-        session.execute(delete(JudgementRow).where(JudgementRow.assignment_id.in_(chunk)))
 
 
 def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:

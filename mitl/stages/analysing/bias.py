@@ -73,7 +73,12 @@ def _biases(of: AnalysisInput) -> tuple[Bias, ...]:
 def _of_direction(of: AnalysisInput, direction: Direction) -> tuple[Bias, ...]:
     lists = of.judged_lists(direction, takes_two="bias")
     subsets = all_subsets(len(lists.annotators))
-    proposers = _proposers(of, lists.annotators)
+    # Judged pair → the annotators that proposed it, whichever direction found it, as bits.
+    bits = {name: 1 << place for place, name in enumerate(lists.annotators)}
+    proposers: dict[Pair, int] = {}
+    for proposal in of.project.proposals:
+        if proposal.annotator in bits and proposal.pair in of.project.answers:
+            proposers[proposal.pair] = proposers.get(proposal.pair, 0) | bits[proposal.annotator]
     judged = _judged_pairs(of, direction, lists, proposers)
     true, selected = _true_pairs(of, direction, lists, proposers) if of.project.has_truth else (None, None)
     if of.options.deep:
@@ -142,16 +147,6 @@ def _deeper(of: AnalysisInput, direction: Direction, lists: Lists, depth: int) -
     )
     items = np.stack([named.ranking.item_ids[:, :depth] for named in ranked])
     return Lists(lists.annotators, lists.query_ids, items)
-
-
-def _proposers(of: AnalysisInput, names: Sequence[str]) -> dict[Pair, int]:
-    """Judged pair → the annotators that proposed it, whichever direction found it, as bits."""
-    bits = {name: 1 << place for place, name in enumerate(names)}
-    proposers: dict[Pair, int] = {}
-    for proposal in of.project.proposals:
-        if proposal.annotator in bits and proposal.pair in of.project.answers:
-            proposers[proposal.pair] = proposers.get(proposal.pair, 0) | bits[proposal.annotator]
-    return proposers
 
 
 def _judged_pairs(

@@ -13,7 +13,7 @@ from mitl.audits.chao import Completeness, chao
 from mitl.core.formats import percent_at_most
 from mitl.errors import AuditError, MetricError
 from mitl.records import Direction, Pair
-from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
+from mitl.stages.analysing.snapshot import query_of
 from mitl.stages.analysing.table import (
     NO_JUDGEMENTS,
     Analysis,
@@ -69,18 +69,14 @@ def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
         if not queries:
             why = "the annotators have searched for no query in common; let all of them propose for the same queries"
             continue
-        missed = _missed(project, direction, every, queries)
+        missed = sum(
+            query_of(pair, direction) in queries and pair not in every and not project.is_refused(pair)
+            for pair in project.originals
+        )
         rows.append(Incidence(direction, len(proposed), len(queries), bound, missed))
     if not rows:
         raise MetricError(why)
     return tuple(rows)
-
-
-def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair], queries: set[int]) -> int:
-    return sum(
-        query_of(pair, direction) in queries and pair not in proposed and not project.is_refused(pair)
-        for pair in project.originals
-    )
 
 
 _COLUMNS: tuple[Column[Incidence], ...] = (

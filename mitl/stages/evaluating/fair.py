@@ -246,7 +246,11 @@ class _Direction:
         """All models' figures, and the differences of pairs of them."""
         depth = max(DEPTH, 2 * int(judged.positives.max()), *(asked.k for asked in self.asked))
         ranked = self._ranked(models, judged.query_ids, depth)
-        evidence = self._evidence(release, judged, list(ranked.values()))
+        audited = self.direction.ordered(*release.audited)
+        sample = AuditSample(*audited, release.matches, release.strata, release.inclusion, release.reading)
+        chances = with_rank_chances(judged, list(ranked.values()), sample)
+        draws = draws_for(len(judged))
+        evidence = Evidence.of(judged, sample, chances=chances, draws=draws, seed=self.ranker.settings.seed)
         needed = evidence.depth(self.asked)
         if needed > depth:
             ranked = self._ranked(models, judged.query_ids, needed)
@@ -259,13 +263,6 @@ class _Direction:
 
     def _ranked(self, models: Sequence[Model], query_ids: Ids, depth: int) -> dict[str, Ranked]:
         return {model.name: self.ranker.ranked(model, self.direction, query_ids, depth) for model in models}
-
-    def _evidence(self, release: AuditedRelease, judged: PartialLabels, ranked: Sequence[Ranked]) -> Evidence:
-        audited = self.direction.ordered(*release.audited)
-        sample = AuditSample(*audited, release.matches, release.strata, release.inclusion, release.reading)
-        chances = with_rank_chances(judged, ranked, sample)
-        draws = draws_for(len(judged))
-        return Evidence.of(judged, sample, chances=chances, draws=draws, seed=self.ranker.settings.seed)
 
     def _figures(
         self,

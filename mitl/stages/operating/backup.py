@@ -94,7 +94,12 @@ def backup(
             part.mkdir(mode=0o700)
             manifest = _write(settings, only, part, progress)
             if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-                return _same_as_before(target, manifest)
+                with open_dump(target) as dump:
+                    dump.check()
+                    if not dump.manifest.same_data(manifest):
+                        raise StoreError(f"{target} is a backup of another state; it is kept: name a new one")
+                lines = ("nothing to do: the backup there holds this very state",)
+                return _result("nothing_to_do", target, manifest, lines)
             _put_in_place(part, target)
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -162,15 +167,6 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
-
-
-def _same_as_before(target: Path, manifest: Manifest) -> StageResult:
-    with open_dump(target) as dump:
-        dump.check()
-        if not dump.manifest.same_data(manifest):
-            raise StoreError(f"{target} is a backup of another state; it is kept: name a new one")
-    lines = ("nothing to do: the backup there holds this very state",)
-    return _result("nothing_to_do", target, manifest, lines)
 
 
 def _result(status: str, target: Path, manifest: Manifest, lines: tuple[str, ...]) -> StageResult:
