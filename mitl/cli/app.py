@@ -336,13 +336,23 @@ def total_confirmed(
     return confirmed
 
 
-def endpoint_option(function: F) -> F:
-    """Add ``--endpoint-url`` to a command that talks to the requester API."""
-    return click.option(
-        "--endpoint-url",
-        metavar="URL",
-        help="Requester API to use instead of mitl's own crowd server (also AWS_ENDPOINT_URL_MTURK).",
-    )(function)
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+endpoint_option = click.option(
+    "--endpoint-url",
+    metavar="URL",
+    help="Requester API to use instead of mitl's own crowd server (also AWS_ENDPOINT_URL_MTURK).",
+)
+"""Of a command that talks to the requester API."""
 
 
 def environment_options(function: F) -> F:

@@ -6,47 +6,38 @@ would bring and cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, App, common, environment_options
+from mitl.cli.app import DOLLARS, App, common, environment_options, together
 from mitl.records import AuditPurpose, Environment
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
-def sample_options(function: F) -> F:
-    """Add what a sample is to prove, and may cost: fields of an `AuditRequest`."""
-    options = (
-        click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9]."),
-        click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound."),
-        click.option(
-            "--max-cost",
-            "max_cost_cents",
-            type=DOLLARS,
-            metavar="DOLLARS",
-            help="Upper limit on the cost of all its answers.",
-        ),
-        click.option(
-            "--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata."
-        ),
-        click.option(
-            "--compare",
-            multiple=True,
-            metavar="MODEL",
-            help="Sample where these models rank differently; give two or more: an annotator's name, or "
-            "NAME=FILE[,FILE] as in `mitl evaluate --model`.",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+sample_options = together(
+    click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9]."),
+    click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound."),
+    click.option(
+        "--max-cost",
+        "max_cost_cents",
+        type=DOLLARS,
+        metavar="DOLLARS",
+        help="Upper limit on the cost of all its answers.",
+    ),
+    click.option("--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata."),
+    click.option(
+        "--compare",
+        multiple=True,
+        metavar="MODEL",
+        help="Sample where these models rank differently; give two or more: an annotator's name, or "
+        "NAME=FILE[,FILE] as in `mitl evaluate --model`.",
+    ),
+)
+"""What a sample is to prove, and may cost: fields of an `AuditRequest`."""
 
 
 @click.group("audit", cls=CommandGroup)

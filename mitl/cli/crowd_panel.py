@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import App, F, common, environment_options, together
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -40,30 +40,26 @@ def needed(environment: Environment | None) -> Environment:
     return environment
 
 
-def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for name, who in reversed(_ENDS.items()):
-        prefix = name.replace("-", "_")
-        code = click.option(
-            f"--{name}-code", f"{prefix}_code", default="", show_default=False, help=f"Code for who {who}."
-        )
-        url = click.option(
+def _of_end(name: str, who: str) -> Callable[[F], F]:
+    return together(
+        click.option(
             f"--{name}-url",
-            f"{prefix}_url",
             default="",
             show_default=False,
             metavar="URL",
             help=f"https link back for who {who}; {{worker}}, {{study}} and {{session}} are filled in.",
-        )
-        function = url(code(function))
-    return function
+        ),
+        click.option(f"--{name}-code", default="", show_default=False, help=f"Code for who {who}."),
+    )
 
 
-def _link_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for of, what in reversed(_IN_LINK.items()):
-        function = click.option(
-            f"--{of}-parameter", default="", show_default=False, metavar="NAME", help=f"The {what}."
-        )(function)
-    return function
+_end_options = together(*(_of_end(name, who) for name, who in _ENDS.items()))
+_link_options = together(
+    *(
+        click.option(f"--{of}-parameter", default="", show_default=False, metavar="NAME", help=f"The {what}.")
+        for of, what in _IN_LINK.items()
+    )
+)
 
 
 def _given(ends: Mapping[str, str]) -> dict[VisitState, End]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import click
 
 from mitl.cli import CommandGroup
 from mitl.cli.app import App, common
 
-F = TypeVar("F", bound=Callable[..., Any])
 Line = Literal["pipeline", "crowd"]
 _DUMP = click.Path(path_type=Path)
 
 
-def _only(function: F) -> F:
-    return click.option(
-        "--only",
-        type=click.Choice(("pipeline", "crowd")),
-        help="One of the two databases: the pipeline's (--db) or the crowd server's (--crowd-db) [default: both].",
-    )(function)
+_only = click.option(
+    "--only",
+    type=click.Choice(("pipeline", "crowd")),
+    help="One of the two databases: the pipeline's (--db) or the crowd server's (--crowd-db) [default: both].",
+)
 
 
 @click.group("db", cls=CommandGroup)

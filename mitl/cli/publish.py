@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -14,10 +14,12 @@ from mitl.cli import Command, CommonOption
 from mitl.cli.app import (
     DOLLARS,
     App,
+    F,
     WayChoice,
     common,
     endpoint_option,
     environment_options,
+    together,
     total_confirmed,
 )
 from mitl.errors import UsageError
@@ -26,7 +28,6 @@ from mitl.records import Environment
 if TYPE_CHECKING:
     from mitl.campaign.kinds.protocol import Request
 
-F = TypeVar("F", bound=Callable[..., Any])
 BILL = {"--reward": "Bill and posting"}
 """The section of help that the options of posting fill."""
 
@@ -49,11 +50,7 @@ class Posting:
     @property
     def terms(self) -> dict[str, Any]:
         """Those of a request."""
-        return {
-            "reward_cents": self.reward_cents,
-            "max_cost_cents": self.max_cost_cents,
-            "probes": self.probes,
-        }
+        return {name: getattr(self, name) for name in ("reward_cents", "max_cost_cents", "probes")}
 
     def post(self, app: App, request: Request) -> None:
         """Show the bill, ask for its total, and post what the request names."""
@@ -91,12 +88,14 @@ def posting_options(function: F) -> F:
 
     @click.option(
         "--reward",
+        "reward_cents",
         type=DOLLARS,
         metavar="DOLLARS",
         help="Reward per HIT, e.g. 1.00 [default: 12.00 an hour at the estimated time; asked again, its old one].",
     )
     @click.option(
         "--max-cost",
+        "max_cost_cents",
         type=DOLLARS,
         metavar="DOLLARS",
         help="Refuse a larger bill; an interrupted run counts in full.",
@@ -129,19 +128,11 @@ def posting_options(function: F) -> F:
     )
     @endpoint_option
     @functools.wraps(function)
-    def wrapper(
-        *args: Any,
-        reward: int | None,
-        max_cost: int | None,
-        yes_total: int | None,
-        probes: int,
-        dry_run: bool,
-        to: Path | None,
-        **kwargs: Any,
-    ) -> Any:
-        if to is not None and not dry_run:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        posting = Posting(**{field.name: kwargs.pop(field.name) for field in fields(Posting)})
+        if posting.to is not None and not posting.dry_run:
             raise UsageError("--out says where a dry run is written; add --dry-run, or leave it out")
-        return function(*args, posting=Posting(reward, max_cost, yes_total, probes, dry_run, to), **kwargs)
+        return function(*args, posting=posting, **kwargs)
 
     return cast(F, wrapper)
 
@@ -171,9 +162,15 @@ def limit_option(asked: str, same: str) -> Callable[[F], F]:
     )
 
 
-def pilot_options(function: F) -> F:
-    """Add ``--pilot`` and ``--no-wait-for-pilot``."""
-    waits = click.option(
+pilot_options = together(
+    click.option(
+        "--pilot",
+        type=click.IntRange(min=1),
+        metavar="HITS",
+        help="Post this many HITs of random open pairs, counted as for --limit; their median active time "
+        "sets the price of later HITs.",
+    ),
+    click.option(
         "--no-wait-for-pilot",
         "wait_for_pilot",
         is_flag=True,
@@ -181,15 +178,8 @@ def pilot_options(function: F) -> F:
         default=True,
         show_default=False,
         help="Post the rest even while a pilot of this wording is out.",
-    )
-    pilot = click.option(
-        "--pilot",
-        type=click.IntRange(min=1),
-        metavar="HITS",
-        help="Post this many HITs of random open pairs, counted as for --limit; their median active time "
-        "sets the price of later HITs.",
-    )
-    return pilot(waits(function))
+    ),
+)
 
 
 _BESIDE_RECONCILE = ("sandbox", "live", "endpoint_url", "reconcile")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import App, F, common, environment_options, together
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -18,23 +17,20 @@ if TYPE_CHECKING:
     from mitl.positives.merging import MergeRules
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def privacy_options(function: F) -> F:
-    """Add what is told of people by the files of a release: ``check_privacy`` and ``with_texts``."""
-    proves = click.option(
+privacy_options = together(
+    click.option(
         "--check-privacy",
         is_flag=True,
         help="First prove that the files hold no raw id and no plain hash of one.",
-    )
-    tells = click.option(
+    ),
+    click.option(
         "--with-texts",
         is_flag=True,
         help="Also release what workers wrote in their own words, after a scan that removes addresses, long "
         "numbers and ids.",
-    )
-    return proves(tells(function))
+    ),
+)
+"""What is told of people by the files of a release."""
 
 
 def release_argument(function: F) -> F:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options, total_confirmed
+from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options, together, total_confirmed
 from mitl.cli.publish import require_environment
 from mitl.cli.tables import printable
 from mitl.errors import UsageError
@@ -19,26 +17,6 @@ from mitl.records import Environment
 if TYPE_CHECKING:
     from mitl.stages.rounds.wish import AnswerWait, RoundRequest, Talk
 
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_WISHED = (
-    "budget",
-    "strategy",
-    "annotators",
-    "ranks",
-    "per_item",
-    "template",
-    "assignments",
-    "reward",
-    "label_error",
-    "label_sample",
-    "train",
-    "loss",
-    "labels",
-    "steps",
-)
-"""The options that a round keeps."""
 _SECTIONS = {"--label-error": "What the machine labels", "--train": "Learning", "--yes": "Posting"}
 
 
@@ -47,93 +25,79 @@ def command() -> None:
     """Choose what people are asked, under a budget: train, propose, fuse, choose, publish, harvest, label, certify."""
 
 
-def _wish_options(function: F) -> F:
-    """Add what a round is asked for; the command gets it as ``wish``, a dict."""
-
-    @click.option(
+_wish_options = together(
+    click.option(
         "--budget",
+        "budget_cents",
         type=DOLLARS,
         metavar="DOLLARS",
         help="Upper limit on the cost of one round's HITs, e.g. 20.00.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--strategy", default="expected", help="Strategy that orders the pairs to ask; `doubts` asks again."
-    )
-    @click.option(
+    ),
+    click.option(
         "--annotators",
         metavar="A,B",
         default="",
         show_default=False,
         help="Annotators that propose [default: those of mitl.toml].",
-    )
-    @click.option(
+    ),
+    click.option(
         "--ranks",
         type=click.IntRange(min=1),
         metavar="N",
         help="Choose only among each ranking's first N items [default: all that were kept].",
-    )
-    @click.option(
+    ),
+    click.option(
         "--per-item",
         type=click.IntRange(min=1),
         metavar="N",
         help="Choose at most N pairs of one image, and of one caption; near-duplicates come later [default: any].",
-    )
-    @click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates.")
-    @click.option("--assignments", type=click.IntRange(1, 100), default=1, help="Workers per HIT.")
-    @click.option("--reward", type=DOLLARS, metavar="DOLLARS", help="Per HIT [default: as `mitl publish`].")
-    @click.option(
+    ),
+    click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates."),
+    click.option("--assignments", type=click.IntRange(1, 100), default=1, help="Workers per HIT."),
+    click.option(
+        "--reward",
+        "reward_cents",
+        type=DOLLARS,
+        metavar="DOLLARS",
+        help="Per HIT [default: as `mitl publish`].",
+    ),
+    click.option(
         "--label-error",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         help="Let the machine label the pairs it is sure of, with at most this share wrong.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--label-sample",
         type=click.IntRange(min=1),
         metavar="PAIRS",
         help="Size of the random sample that bounds it, drawn once and asked first.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--train/--no-train",
         default=False,
         show_default=False,
         help="Train the annotators on the answers so far first [default: no].",
-    )
-    @click.option("--loss", metavar="NAME", help="Training loss, as for `mitl train`.")
-    @click.option(
+    ),
+    click.option("--loss", metavar="NAME", help="Training loss, as for `mitl train`."),
+    click.option(
         "--labels",
         type=click.Choice(("binary", "graded", "pseudo")),
         help="Training targets, as for `mitl train`.",
-    )
-    @click.option("--steps", type=click.IntRange(min=1), help="Training batches, as for `mitl train`.")
-    @click.option("--yes", is_flag=True, help="Do not ask before posting a bill that the budget covers.")
-    @functools.wraps(function)
-    def wrapper(*args: Any, yes: bool, **given: Any) -> Any:
-        wish = {name: given.pop(name) for name in _WISHED}
-        return function(*args, wish=wish, yes=yes, **given)
-
-    return cast(F, wrapper)
+    ),
+    click.option("--steps", type=click.IntRange(min=1), help="Training batches, as for `mitl train`."),
+    click.option("--yes", is_flag=True, help="Do not ask before posting a bill that the budget covers."),
+)
+"""What a round is asked for: fields of a `RoundRequest`, and ``yes``."""
 
 
 def _wish(asked: dict[str, Any], turns: int = 1) -> RoundRequest:
     from mitl.stages.rounds.wish import RoundRequest
 
-    return RoundRequest(
-        budget_cents=asked["budget"],
-        strategy=asked["strategy"],
-        annotators=tuple(name.strip() for name in asked["annotators"].split(",") if name.strip()),
-        ranks=asked["ranks"],
-        per_item=asked["per_item"],
-        template=asked["template"],
-        assignments=asked["assignments"],
-        reward_cents=asked["reward"],
-        label_error=asked["label_error"],
-        label_sample=asked["label_sample"],
-        train=asked["train"],
-        loss=asked["loss"],
-        labels=asked["labels"],
-        steps=asked["steps"],
-        turns=turns,
-    )
+    annotators = tuple(name.strip() for name in asked["annotators"].split(",") if name.strip())
+    return RoundRequest(**{**asked, "annotators": annotators}, turns=turns)
 
 
 def _talk(
@@ -164,14 +128,14 @@ def _talk(
 @click.option("--dry-run", is_flag=True, help="Print what the round would ask and cost now; open nothing.")
 @endpoint_option
 @common
-def next_(app: App, environment: Environment | None, wish: dict[str, Any], yes: bool, dry_run: bool) -> None:
+def next_(app: App, environment: Environment | None, yes: bool, dry_run: bool, **wish: Any) -> None:
     """Open a round, choose its pairs and post them.
 
     Run again, it resumes. A posted round is closed first, once all its pairs are answered; until then no new round
     opens.
     """
     chosen = require_environment(environment)
-    if wish["budget"] is None:
+    if wish["budget_cents"] is None:
         raise UsageError("say what the round may cost: add --budget, as --budget 20.00")
     from mitl.stages.rounds import walking
 
@@ -202,10 +166,10 @@ def run(
     app: App,
     environment: Environment | None,
     rounds: int,
-    wish: dict[str, Any],
     yes: bool,
     wait: float | None,
     workers: str | None,
+    **wish: Any,
 ) -> None:
     """Run rounds to their end, each with its own budget; the same command resumes where it stopped.
 
@@ -216,12 +180,12 @@ def run(
         raise UsageError(
             "--workers are scripted and answer at once in the sandbox; leave out --live and --wait"
         )
-    if wish["budget"] is None and rounds > 1:
+    if wish["budget_cents"] is None and rounds > 1:
         raise UsageError("--rounds opens rounds; say what each may cost: add --budget, as --budget 20.00")
     from mitl.stages.rounds.walking import run_rounds
     from mitl.stages.rounds.wish import AnswerWait
 
-    asked = None if wish["budget"] is None else _wish(wish, rounds)
+    asked = None if wish["budget_cents"] is None else _wish(wish, rounds)
     talk = _talk(app, chosen, yes=yes, crowd=AnswerWait(wait, workers))
     app.finish(run_rounds(app.settings, chosen, asked, talk))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,31 +230,16 @@ def evaluate(app: App, **given: Any) -> None:
     )
 
     tasks = tuple(map(NamedTask, given["tasks"]))
-    against = (
-        "release",
-        "official",
-        "cxc",
-        "split",
-        "objects",
-        "graded",
-        "pseudo_labels",
-        "label_embeddings",
-        "fair",
-    )
+    as_given = ("annotators", "baselines", "captions", "similarity", "csv", "latex")
     request = EvaluationRequest(
-        against=Against(**{name: given[name] for name in against}),
+        against=Against(**{field.name: given[field.name] for field in fields(Against)}),
         models=_models(given),
-        annotators=given["annotators"],
-        baselines=given["baselines"],
-        captions=given["captions"],
         tasks=tasks,
-        similarity=given["similarity"],
         directions=directions_of(tasks, given["direction"]),
         wanted=parse_metrics(given["metrics"], given["short"]),
         sampling=Sampling(given["samples"], app.settings.seed, given["intervals"]),
         paired_with=given["against"],
-        csv=given["csv"],
-        latex=given["latex"],
+        **{name: given[name] for name in as_given},
     )
     app.finish(evaluate_models(app.settings, request, app.progress))
 
