@@ -34,6 +34,11 @@ class Calibration:
     cases: Ints
     """(bins,) how many."""
 
+    @property
+    def bins(self) -> list[tuple[float, float, int]]:
+        """``stated``, ``observed`` and ``cases`` of each bin."""
+        return list(zip(self.stated.tolist(), self.observed.tolist(), self.cases.tolist(), strict=True))
+
 
 def calibration(probability: ArrayLike, truth: ArrayLike, bins: int = 10) -> Calibration:
     """The reliability of probabilities over bins of equal width from 0 to 1.

@@ -17,9 +17,7 @@ from mitl.datasets.cxc import cxc_name, is_cxc_name
 from mitl.errors import ReleaseError
 from mitl.judgements.rater_model import RaterModel
 from mitl.judgements.similarity import ENOUGH, Aggregation, RaterAgreement
-from mitl.positives.release_input import Origins, ReleaseCard
-from mitl.positives.scrubbing import TextScan
-from mitl.records import Environment, IdKind
+from mitl.positives.release_input import MadeOf
 from mitl.records.frames import Schema
 from mitl.records.similarity import METHODS, SIMILARITY_ROLES, TASKS, Likeness, SamplingMethod, SimilarityRole
 
@@ -67,18 +65,10 @@ class ControlRecord:
     """Mean score; of repeated pairs the mean distance from the worker's first rating. None without ratings."""
 
 
-@dataclass(frozen=True, slots=True)
-class RatingInput:
-    """What a release is made of; the same input gives the same bytes, in whatever order its rows come.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingInput(MadeOf):
+    """What a release of ratings is made of."""
 
-    ``salt`` keys the pseudonyms; it never enters the release.
-    """
-
-    name: str
-    dataset: str
-    dataset_sha256: str
-    environment: Environment
-    id_kind: IdKind
     split: str
     """Part of the files' names."""
     names: Mapping[str, Mapping[int, str]]
@@ -87,7 +77,6 @@ class RatingInput:
     """``LISTED``."""
     given: pd.DataFrame
     """``GIVEN``."""
-    salt: bytes
     method: Aggregation = Aggregation.MEAN
     min_ratings: int = ENOUGH
     agreements: Mapping[Likeness, RaterAgreement] = field(default_factory=dict)
@@ -98,13 +87,6 @@ class RatingInput:
     controls: tuple[ControlRecord, ...] = ()
     rule: str = ""
     """Which ratings of controls send a page to a person, in words."""
-    seeds: Mapping[str, int] = field(default_factory=dict)
-    configuration: Mapping[str, object] = field(default_factory=dict)
-    """Whatever else decided the outcome, as JSON."""
-    origins: Origins = field(default_factory=Origins)
-    texts: TextScan | None = None
-    """What the scan of the workers' words found; None where they are left out."""
-    card: ReleaseCard = field(default_factory=ReleaseCard)
 
     @property
     def complete(self) -> pd.DataFrame:

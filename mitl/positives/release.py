@@ -22,8 +22,7 @@ from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
 from mitl.positives.privacy import refuse_leaks, shown_judgements
-from mitl.positives.rating_input import RatingInput
-from mitl.positives.release_input import ReleaseCard, ReleaseInput
+from mitl.positives.release_input import MadeOf, ReleaseCard, ReleaseInput
 from mitl.positives.sheet_audit import in_short
 from mitl.positives.summary import Summary, summarise
 from mitl.positives.tables import (
@@ -129,9 +128,7 @@ def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) 
     return manifest(data, FORMAT, files, own)
 
 
-def manifest(
-    data: ReleaseInput | RatingInput, kind: str, files: Mapping[str, bytes], own: Mapping[str, object]
-) -> bytes:
+def manifest(data: MadeOf, kind: str, files: Mapping[str, bytes], own: Mapping[str, object]) -> bytes:
     """What a release says of itself, as JSON: what all releases say, and what is this one's own."""
     try:
         return json_bytes(

@@ -287,13 +287,11 @@ class Collecting(Tally):
     """Rewards, fees and bonuses of all such pages, reviews included."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseInput:
-    """What a release is made of, by surrogate ids; the same input gives the same bytes, in whatever order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeOf:
+    """What every release is made of; the same input gives the same bytes, in whatever order its rows come.
 
-    ``image_ids`` and ``caption_ids`` give the external id of *every* item of the data set, since string ids
-    get their stand-in integers from the whole set. ``salt`` keys the pseudonyms; it never enters the
-    release.
+    ``salt`` keys the pseudonyms; it never enters the release.
     """
 
     name: str
@@ -302,6 +300,25 @@ class ReleaseInput:
     """Over the ids and texts of the whole data set: what another set of the same ids is told from."""
     environment: Environment
     id_kind: IdKind
+    salt: bytes
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    configuration: Mapping[str, object] = field(default_factory=dict)
+    """Whatever else decided the outcome, as JSON: annotators, batches, templates, exclusion lists."""
+    origins: Origins = field(default_factory=Origins)
+    """How the answers came to be, for the datasheet."""
+    texts: TextScan | None = None
+    """What the scan of the workers' own words found; None where they are left out."""
+    card: ReleaseCard = field(default_factory=ReleaseCard)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseInput(MadeOf):
+    """What a release of positives is made of, by surrogate ids.
+
+    ``image_ids`` and ``caption_ids`` give the external id of *every* item of the data set, since string ids
+    get their stand-in integers from the whole set.
+    """
+
     image_ids: Mapping[int, str]
     caption_ids: Mapping[int, str]
     queries: Mapping[Direction, tuple[int, ...]]
@@ -311,17 +328,8 @@ class ReleaseInput:
     """``judgement_schema`` of the questions."""
     proposals: pd.DataFrame
     """``PROPOSALS``, in order."""
-    salt: bytes
     questions: tuple[Question, ...] = RATIONALE
     """What pages asked besides the label."""
-    seeds: Mapping[str, int] = field(default_factory=dict)
-    configuration: Mapping[str, object] = field(default_factory=dict)
-    """Whatever else decided the outcome, as JSON: annotators, batches, templates, exclusion lists."""
-    origins: Origins = field(default_factory=Origins)
-    """How the answers came to be, for the datasheet."""
-    texts: TextScan | None = None
-    """What the scan of the judgements' texts found; None where they are left out."""
-    card: ReleaseCard = field(default_factory=ReleaseCard)
     fit: str = ""
     """How the fit of the aggregator ended; empty for the majority, which fits nothing."""
     posterior: Posterior | None = None

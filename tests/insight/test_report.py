@@ -17,10 +17,10 @@ from report_sample import HOSTILE, NAMES, sample_input
 
 from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report import views
-from mitl.analysis.report.inputs import EvaluationScore, Found, Multiplicity, PreferenceTable, ReportInput
+from mitl.analysis.report.inputs import EvaluationScore, Found, Multiplicity, ReportInput
 from mitl.analysis.report.render import SECTIONS, findings, render_report
 from mitl.judgements.agreement import Alpha, PairAgreement
-from mitl.records import Direction, Environment
+from mitl.records import Direction, Environment, StageResult, Table
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
 
@@ -395,11 +395,10 @@ def test_only_the_busiest_of_many_workers_are_listed(tmp_path: Path) -> None:
 def test_a_preference_study_stands_with_the_scores(html: str, tmp_path: Path) -> None:
     """Its rows and what to know of them; nothing where nobody was asked, the reason where it cannot be scored."""
     data = sample_input(tmp_path, examples=0)
-    table = PreferenceTable(
-        "Scores in percent", ("system", "score"), (("clip <b>", "70.85"),), ("12 preferences count",)
-    )
-    asked = Page(render_report(dataclasses.replace(data, preference=table)))
-    unscored = PreferenceTable("", (), (), ("the scores have no maximum",))
+    table = Table("Scores in percent", ("system", "score"), (("clip <b>", "70.85"),))
+    scored = StageResult(tables=(table,), lines=("12 preferences count",))
+    asked = Page(render_report(dataclasses.replace(data, preference=scored)))
+    unscored = StageResult(lines=("the scores have no maximum",))
     without = Page(render_report(dataclasses.replace(data, evaluation=(), preference=unscored)))
 
     assert "What people preferred" not in html

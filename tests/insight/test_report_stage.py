@@ -238,8 +238,9 @@ def test_probabilities_are_held_against_the_truth_of_a_generated_world(data):
     (found,) = data.reliability
 
     assert found.against == "the known truth"
-    assert sum(bin_.cases for bin_ in found.bins) == found.cases == data.funnel.usable
-    assert all(bin_.low <= bin_.observed <= bin_.high for bin_ in found.bins)
+    assert found.curve.cases.sum() == found.curve.n == data.funnel.usable
+    ends = zip(found.curve.observed, found.intervals, strict=True)
+    assert all(low <= observed <= high for observed, (low, high) in ends)
 
 
 @pytest.mark.slow
@@ -261,9 +262,9 @@ def test_a_fitted_model_is_held_against_controls_too(project, tmp_path, monkeypa
 
     assert [one.against for one in found] == ["the known truth", "controls kept from the fit"]
     assert {one.aggregator for one in found} == {"ordinal"}
-    every = found[1].cases
+    every = found[1].curve.n
     monkeypatch.setattr(truth, "MANY_ANSWERS", 0)
-    assert truth.reliability(known, true)[1].cases == every // truth.FOLDS
+    assert truth.reliability(known, true)[1].curve.n == every // truth.FOLDS
 
 
 @pytest.mark.slow

@@ -42,7 +42,6 @@ from mitl.analysis.report.inputs import (
     Provenance,
     RebuildStep,
     Reliability,
-    ReliabilityBin,
     ReportInput,
     Section,
     TruthStats,
@@ -276,11 +275,9 @@ def _evaluation(names: tuple[str, ...]) -> tuple[EvaluationScore, ...]:
 
 
 def _reliability() -> Reliability:
-    bins = tuple(
-        ReliabilityBin(stated, stated - 0.03, 40, stated - 0.1, stated + 0.08)
-        for stated in (0.15, 0.55, 0.93)
-    )
-    return Reliability("the known truth", "ordinal", 120, 0.031, 0.082, 0.29, bins)
+    stated = np.array((0.15, 0.55, 0.93))
+    curve = Calibration(120, 0.031, 0.082, 0.29, stated, stated - 0.03, np.full(3, 40))
+    return Reliability("the known truth", "ordinal", curve)
 
 
 def _diversity(names: tuple[str, ...]) -> Diversity:

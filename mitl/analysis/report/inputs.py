@@ -11,9 +11,11 @@ from mitl.analysis.answer_tables import AnswerCount, RationaleCount
 from mitl.analysis.known_truth import DirectionScores, Score
 from mitl.analysis.records import MachineAnalysis
 from mitl.audits.chao import Completeness
+from mitl.core.statistics import clopper_pearson
 from mitl.judgements.agreement import PairAgreement
+from mitl.judgements.calibration import Calibration
 from mitl.judgements.wages import WageFigures
-from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
+from mitl.records import Concept, Direction, Environment, Label, Shortcoming, StageResult, Table
 from mitl.records.forms import IMAGES, SetForm
 from mitl.records.questions import RATIONALE, Question
 
@@ -193,44 +195,20 @@ class EvaluationScore:
 
 
 @dataclass(frozen=True, slots=True)
-class PreferenceTable:
-    """Bradley-Terry scores of a preference study, as its command prints them."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    lines: tuple[str, ...] = ()
-    """What to know about them; the reason where there are no rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Pairs whose stated probability fell into one tenth of the scale; shares run from 0 to 1."""
-
-    stated: float
-    """Mean probability."""
-    observed: float
-    """Share that was a match."""
-    cases: int
-    low: float
-    """Lower end of the 95 % interval of the share (Clopper and Pearson)."""
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Reliability:
     """How far the probabilities of the answers can be trusted, compared with one yardstick."""
 
     against: str
     """What was taken for true, in words."""
     aggregator: str
-    cases: int
-    error: float
-    """Expected calibration error, 0 to 1: mean distance of stated and observed, weighted by cases."""
-    brier: float
-    log_loss: float
-    """In nats."""
-    bins: tuple[ReliabilityBin, ...]
+    curve: Calibration
+
+    @property
+    def intervals(self) -> list[tuple[float, float]]:
+        """The 95 % interval of each bin's share (Clopper and Pearson)."""
+        return [
+            clopper_pearson(round(observed * cases), cases, 0.95) for _, observed, cases in self.curve.bins
+        ]
 
 
 class WorkerStanding(StrEnum):
@@ -492,8 +470,9 @@ class ReportInput:
     found: Found = field(default_factory=Found)
     examples: tuple[ExampleQuery, ...] = ()
     disputes: tuple[Dispute, ...] = ()
-    preference: PreferenceTable | None = None
-    """None where people were not asked which of two rankings they prefer."""
+    preference: StageResult | None = None
+    """Scores as ``mitl prefer scores`` prints them; without a table where there are none. None where nobody was asked
+    which of two rankings they prefer."""
     machines: MachineAnalysis = field(default_factory=MachineAnalysis)
     provenance: Provenance = field(default_factory=Provenance)
     analyses: tuple[AnalysisSection, ...] = ()

@@ -337,7 +337,8 @@ def reliability_svg(found: Sequence[Reliability]) -> str:
         spoken = "; ".join(
             f"against {reliability.against}: "
             + ", ".join(
-                f"stated {b.stated:.2f}, true {b.observed:.2f} of {b.cases}" for b in reliability.bins
+                f"stated {stated:.2f}, true {observed:.2f} of {cases}"
+                for stated, observed, cases in reliability.curve.bins
             )
             for reliability in found
         )
@@ -346,28 +347,12 @@ def reliability_svg(found: Sequence[Reliability]) -> str:
 
 def _reliability_panel(axes: fig.Axes, reliability: Reliability) -> None:
     axes.plot([0, 1], [0, 1], color=fig.MUTED, linestyle=(0, (3, 3)), linewidth=0.9)
-    stated = [bin_.stated for bin_ in reliability.bins]
-    axes.vlines(
-        stated,
-        [b.low for b in reliability.bins],
-        [b.high for b in reliability.bins],
-        color=fig.AFTER,
-        linewidth=1.8,
-        zorder=2,
-    )
-    axes.plot(
-        stated,
-        [b.observed for b in reliability.bins],
-        marker="o",
-        markersize=6,
-        color=fig.AFTER,
-        linestyle="",
-        zorder=3,
-    )
-    for bin_ in reliability.bins:
-        dx = -8 if bin_.stated > 0.5 else 8
-        at = bin_.stated, bin_.observed
-        fig.beside(axes, count(bin_.cases), at, dx, pad=0.6, fontsize=8, color=fig.MUTED)
+    bins = zip(reliability.curve.bins, reliability.intervals, strict=True)
+    for (stated, observed, cases), (low, high) in bins:
+        axes.vlines(stated, low, high, color=fig.AFTER, linewidth=1.8, zorder=2)
+        axes.plot(stated, observed, marker="o", markersize=6, color=fig.AFTER, linestyle="", zorder=3)
+        dx = -8 if stated > 0.5 else 8
+        fig.beside(axes, count(cases), (stated, observed), dx, pad=0.6, fontsize=8, color=fig.MUTED)
     axes.set_xlim(-0.04, 1.04)
     axes.set_ylim(-0.04, 1.04)
     axes.set_title(f"against {reliability.against}", loc="left")

@@ -23,7 +23,7 @@ from mitl.fusion.fusing import Fusion, check
 from mitl.fusion.fusing import fuse as fuse_pairs
 from mitl.fusion.models import Area, area
 from mitl.fusion.parts import KeptParts
-from mitl.judgements.calibration import Calibration, calibration
+from mitl.judgements.calibration import calibration
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
@@ -189,7 +189,9 @@ def _counts(found: FusionEvidence, made: Fusion, excluded: Ints) -> FuseCounts:
         "brier": reliability.brier,
         "calibration_error": reliability.error,
         "log_loss": reliability.log_loss,
-        "reliability": _curve(reliability),
+        "reliability": [
+            dict(zip(("stated", "observed", "cases"), bin_, strict=True)) for bin_ in reliability.bins
+        ],
         "annotators": _annotators(found, judged),
         "still_asked": [
             {"lost": lost, "wrong": wrong, "share": share_left(auc, lost, wrong, share)}
@@ -200,14 +202,6 @@ def _counts(found: FusionEvidence, made: Fusion, excluded: Ints) -> FuseCounts:
         "folds": FOLDS,
         "features": len(made.features),
     }
-
-
-def _curve(reliability: Calibration) -> list[dict[str, float]]:
-    columns = reliability.stated.tolist(), reliability.observed.tolist(), reliability.cases.tolist()
-    return [
-        {"stated": stated, "observed": observed, "cases": cases}
-        for stated, observed, cases in zip(*columns, strict=True)
-    ]
 
 
 def _annotators(found: FusionEvidence, judged: _Judged) -> dict[str, AreaCounts]:

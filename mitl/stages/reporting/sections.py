@@ -16,7 +16,6 @@ from mitl.analysis.report.inputs import (
     CrowdStats,
     GoldStats,
     MoneyStats,
-    PreferenceTable,
     Section,
     WorkerStanding,
     WorkerSummary,
@@ -40,6 +39,7 @@ from mitl.records import (
     HitState,
     JudgementSource,
     PairRole,
+    StageResult,
     Table,
 )
 from mitl.records.frames import counts
@@ -275,15 +275,11 @@ def batch_rows(project: ProjectSnapshot) -> tuple[BatchSummary, ...]:
     )
 
 
-def preference(project: ProjectSnapshot) -> PreferenceTable | None:
+def preference(project: ProjectSnapshot) -> StageResult | None:
     """The scores as `mitl prefer scores` prints them; None where nobody was asked or nothing can be scored."""
     if not any(batch.kind == BatchKind.RANKINGS for batch in project.batches):
         return None
     try:
-        scores = score_votes(project.settings, project.environment)
+        return score_votes(project.settings, project.environment)
     except MitlError as error:
-        return PreferenceTable("", (), (), (str(error),))
-    if not scores.tables:
-        return PreferenceTable("", (), (), scores.lines)
-    table = scores.tables[0]
-    return PreferenceTable(table.title, tuple(table.columns), tuple(table.rows), scores.lines)
+        return StageResult(lines=(str(error),))

@@ -19,18 +19,16 @@ from mitl.analysis.report.inputs import (
     FunnelCounts,
     ProposalPlaces,
     Reliability,
-    ReliabilityBin,
     TruthStats,
 )
 from mitl.core.arrays import Ints, contains, pack_pairs
-from mitl.core.statistics import clopper_pearson
 from mitl.crowd.truth import true_pairs
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.aggregators import Aggregator, aggregate
 from mitl.judgements.answer_table import POSITIVE_LABELS, UNKNOWN, AnswerTable
 from mitl.judgements.calibration import Fit, calibration, cross_fit
 from mitl.judgements.gold_records import check_assignment, decide, is_usable
-from mitl.positives.merging import Merged, MergeRules
+from mitl.positives.merging import Merged
 from mitl.positives.pair_answers import judgement_frame, majority_answers, pair_answers, table_with_controls
 from mitl.records import Direction, HitState, Judgement, Pair, PairRole
 from mitl.stages.analysing.snapshot import ProjectSnapshot
@@ -118,7 +116,6 @@ def proposal_places(project: ProjectSnapshot) -> ProposalPlaces | None:
 
 
 FOLDS = 5
-CONFIDENCE = 0.95
 MANY_ANSWERS = 20_000
 """Beyond these one fold of the controls is enough, and five fits would take longer than all the rest of a report."""
 
@@ -202,15 +199,15 @@ def reliability(project: ProjectSnapshot, true: Ints | None) -> tuple[Reliabilit
         answers = pair_answers(judgements, rules, withdrawn).pairs
         if len(answers):
             right = contains(true, answers["pair"].to_numpy())
-            reliabilities.append(
-                _reliability("the known truth", rules, answers["probability"].to_numpy(), right)
-            )
+            curve = calibration(answers["probability"].to_numpy(), right)
+            reliabilities.append(Reliability("the known truth", rules.aggregator.value, curve))
     if rules.aggregator is not Aggregator.MAJORITY:
         _, table = table_with_controls(judgements, withdrawn, ["pair", "gold"])
         if (table.known >= 0).sum() >= FOLDS:
             items, probability = _kept_out(table, lambda part: aggregate(part, rules.aggregator).probability)
             positive = table.known[items] < POSITIVE_LABELS
-            reliabilities.append(_reliability("controls kept from the fit", rules, probability, positive))
+            curve = calibration(probability, positive)
+            reliabilities.append(Reliability("controls kept from the fit", rules.aggregator.value, curve))
     return tuple(reliabilities)
 
 
@@ -223,18 +220,3 @@ def _kept_out(table: AnswerTable, fit: Fit) -> tuple[NDArray[np.int64], NDArray[
     known = table.known.copy()
     known[hidden] = UNKNOWN
     return hidden, fit(table.with_known(known))[hidden]
-
-
-def _reliability(
-    against: str, rules: MergeRules, probability: NDArray[np.float64], true: NDArray[np.bool_]
-) -> Reliability:
-    curve = calibration(probability, true)
-    bins = []
-    for stated, observed, cases in zip(
-        curve.stated.tolist(), curve.observed.tolist(), curve.cases.tolist(), strict=True
-    ):
-        low, high = clopper_pearson(round(observed * cases), cases, CONFIDENCE)
-        bins.append(ReliabilityBin(stated, observed, cases, low, high))
-    return Reliability(
-        against, rules.aggregator.value, curve.n, curve.error, curve.brier, curve.log_loss, tuple(bins)
-    )
