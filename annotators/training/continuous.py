@@ -99,7 +99,6 @@ def hard_sliding_window(
     alpha: float = ALPHA,
     beta: float = BETA,
     known: Tensor | None = None,
-    margin: float = 0.0,
 ) -> Tensor:
     """Scalar: in every window the farthest positive and the closest negative, averaged over the M windows.
 
@@ -111,7 +110,7 @@ def hard_sliding_window(
         above, below = _sets(r, counted, tops, bottoms)  # (Q, M, G)
         by_window = s[:, None].expand_as(above)
         farthest, closest = -greatest(-by_window, above), greatest(by_window, below)
-        return (closest - farthest + margin).clamp(min=0).sum() / len(tops)
+        return (closest - farthest).clamp(min=0).sum() / len(tops)
 
     return _both_ways(similarities, relevance, known, one_way)
 
@@ -230,13 +229,13 @@ def graded_contrast(half_log_odds: Tensor, grades: Tensor, known: Tensor | None 
     return loss.sum() if known is None else (loss * known).sum()
 
 
-def odds_of_cosines(similarities: Tensor, shift: float = SHIFT, scale: float = SCALE) -> Tensor:
-    """(I, C, 1, 1) half log-odds of two unit vectors with this cosine, by their distance: shift - scale d.
+def odds_of_cosines(similarities: Tensor) -> Tensor:
+    """(I, C, 1, 1) half log-odds of two unit vectors with this cosine, by their distance: SHIFT - SCALE d.
 
     What a network without Gaussians gives to ``graded_contrast``: one sample an item, and odds that do not learn.
     """
     distance = ((2 - 2 * similarities).clamp(min=0) + 1e-6).sqrt()
-    return (shift - scale * distance)[..., None, None]
+    return (SHIFT - SCALE * distance)[..., None, None]
 
 
 def soft_grades(relevance: Tensor) -> Tensor:

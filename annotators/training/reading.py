@@ -40,14 +40,10 @@ class Reader:
     """Reads files and captions as a learner's network wants them, each once as long as there is room."""
 
     def __init__(
-        self,
-        learner: Learner,
-        images: Sequence[ImageItem],
-        captions: Sequence[CaptionItem],
-        kept_bytes: int = _KEPT_BYTES,
+        self, learner: Learner, images: Sequence[ImageItem], captions: Sequence[CaptionItem]
     ) -> None:
         self._learner, self._images, self._captions = learner, images, captions
-        self._room = kept_bytes
+        self._room = _KEPT_BYTES
         self._kept: dict[int, Inputs] = {}
         self._texts: dict[int, Inputs] = {}
         self._pool = ThreadPoolExecutor(_READERS)

@@ -225,14 +225,14 @@ class WorkloadBin:
         return self.approved / self.submitted if self.submitted else None
 
 
-def by_workload(workers: Iterable[Workload], edges: tuple[int, ...] = EDGES) -> tuple[WorkloadBin, ...]:
+def by_workload(workers: Iterable[Workload]) -> tuple[WorkloadBin, ...]:
     """Every worker with a submission in the bin of their number of HITs; empty bins are kept."""
-    bounds = list(zip((0, *edges), (*edges, None), strict=True))
+    bounds = list(zip((0, *EDGES), (*EDGES, None), strict=True))
     sums = [[0, 0, 0] for _ in bounds]
     for worker in workers:
         if not worker.submitted:
             continue
-        place = sum(worker.submitted > edge for edge in edges)
+        place = sum(worker.submitted > edge for edge in EDGES)
         for column, value in enumerate((1, worker.submitted, worker.approved)):
             sums[place][column] += value
     return tuple(WorkloadBin(*bound, *totals) for bound, totals in zip(bounds, sums, strict=True))

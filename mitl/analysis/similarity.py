@@ -174,9 +174,7 @@ def positives_of_queries(rated: pd.DataFrame) -> list[QueryPositives]:
     return per_task
 
 
-def word_likeness(
-    rated: pd.DataFrame, likeness: Floats, *, sample: int = SAMPLE, seed: int = 0
-) -> list[WordLikeness]:
+def word_likeness(rated: pd.DataFrame, likeness: Floats) -> list[WordLikeness]:
     """Figure 5, by split.
 
     Args:
@@ -188,7 +186,7 @@ def word_likeness(
         measured = rows[rows["likeness"].notna()]
         if len(measured) < 3 or measured["likeness"].nunique() < 2 or measured["score"].nunique() < 2:
             continue
-        drawn = measured.sample(min(sample, len(measured)), random_state=seed)
+        drawn = measured.sample(min(SAMPLE, len(measured)), random_state=0)
         near, score = drawn["likeness"].to_numpy(np.float64), drawn["score"].to_numpy(np.float64)
         slope, intercept = np.polyfit(near, score, 1) if len(np.unique(near)) > 1 else (0.0, score.mean())
         fits.append(

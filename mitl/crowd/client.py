@@ -278,14 +278,14 @@ class MTurkClient:
                     return existing
             raise
 
-    def associate_qualification(self, qualification_type_id: str, worker_id: str, value: int = 1) -> None:
+    def associate_qualification(self, qualification_type_id: str, worker_id: str) -> None:
         """Give a worker a qualification, without a mail about it."""
         self._transport.call(
             "associate_qualification_with_worker",
             nothing,
             QualificationTypeId=qualification_type_id,
             WorkerId=worker_id,
-            IntegerValue=value,
+            IntegerValue=1,
             SendNotification=False,
         )
 

@@ -327,8 +327,6 @@ def owed_before_forgetting(
     environment: Environment,
     among: Collection[Environment],
     name: str | None = None,
-    *,
-    clock: Clock = utc_now,
 ) -> tuple[int, int, int]:
     """What those whom a panel calls by a name, or all whom one calls anything, are owed: see `reports.owed_to`.
 
@@ -341,7 +339,7 @@ def owed_before_forgetting(
         StoreError: panels call more than one person so.
     """
     database = Database(engine)
-    accounts.settle_due(database, environment, clock())
+    accounts.settle_due(database, environment, utc_now())
     with database.read() as connection:
         named = set(_meant(connection, environment, among, name))
         return reports.owed_to(connection, environment, named)

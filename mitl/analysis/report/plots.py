@@ -139,7 +139,7 @@ TAIL = 20
 """The last bar holds this many positives or more."""
 
 
-def multiplicity_svg(sets: Sequence[Multiplicity], form: SetForm = IMAGES, *, tail: int = TAIL) -> str:
+def multiplicity_svg(sets: Sequence[Multiplicity], form: SetForm = IMAGES) -> str:
     """Histograms of positives per query after, the means before and after as lines, one panel a direction."""
     shown = [entry for entry in sets if entry.before and entry.after]
     if not shown:
@@ -148,14 +148,14 @@ def multiplicity_svg(sets: Sequence[Multiplicity], form: SetForm = IMAGES, *, ta
         figure = fig.new_figure(fig.WIDTH_IN, 2.7)
         panels = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, entry in zip(panels, shown, strict=True):
-            _histogram(axes, entry, tail, form)
+            _histogram(axes, entry, form)
         panels[0].set_ylabel("queries")
         figure.subplots_adjust(left=0.065, right=0.99, top=0.89, bottom=0.18, wspace=0.12)
         return fig.to_svg(figure, "multiplicity", "Positives per query, before and after; see the table")
 
 
-def _histogram(axes: fig.Axes, entry: Multiplicity, tail: int, form: SetForm) -> None:
-    axes.bar(range(tail + 1), histogram(entry.after, tail=tail), color=fig.AFTER, width=0.78)
+def _histogram(axes: fig.Axes, entry: Multiplicity, form: SetForm) -> None:
+    axes.bar(range(TAIL + 1), histogram(entry.after, tail=TAIL), color=fig.AFTER, width=0.78)
     # The original annotation is one tall bar at 5 or 1 that would flatten the rest: a line says it.
     _mean_line(axes, entry.before, "original", fig.BEFORE, (0, (4, 2)), 0.985)
     _mean_line(axes, entry.after, "release", fig.INK, "solid", 0.885)
@@ -163,9 +163,9 @@ def _histogram(axes: fig.Axes, entry: Multiplicity, tail: int, form: SetForm) ->
     i2t = entry.direction is Direction.I2T
     title = "captions per image query" if i2t else "images per caption query"
     axes.set_title(of_form(title, form), loc="left")
-    axes.set_xlim(-0.7, tail + 0.7)
-    ticks = range(0, tail + 1, 5)
-    axes.set_xticks(list(ticks), [f"{tick}+" if tick == tail else str(tick) for tick in ticks])
+    axes.set_xlim(-0.7, TAIL + 0.7)
+    ticks = range(0, TAIL + 1, 5)
+    axes.set_xticks(list(ticks), [f"{tick}+" if tick == TAIL else str(tick) for tick in ticks])
     axes.set_xlabel("positives of a query")
     axes.yaxis.set_major_locator(fig.whole_numbers())
     fig.bare(axes, grid="y")
