@@ -40,16 +40,20 @@ def area(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, confidence: f
     The interval is normal on the scale of log-odds, with the variance between clusters, so that many pairs of few
     queries do not count as many. It is from 0 to 1 where nothing can be said: one cluster, or no error at all.
 
+    Args:
+        clusters: (n,), or (2, n) where pairs hang together in two ways, as by their image and by their caption.
+
     Raises:
         MetricError: all are matches or none is.
 
-    Source: DeLong et al., Biometrics 1988; Obuchowski, Biometrics 1997 (clusters).
+    Source: DeLong et al., Biometrics 1988; Obuchowski, Biometrics 1997 (clusters); Cameron, Gelbach and Miller, Journal
+        of Business and Economic Statistics 2011 (two ways, never less than by one of them).
     """
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
     score, true = np.asarray(scores, np.float64), np.asarray(truth, np.bool_)
-    cluster = np.unique(np.asarray(clusters), return_inverse=True)[1]
+    ways = [np.unique(way, return_inverse=True)[1] for way in np.atleast_2d(clusters)]
     m, n = int(true.sum()), int((~true).sum())
     if not m or not n:
         raise MetricError(f"of {m + n:,} pairs {m:,} are matches; an area under the curve needs both kinds")
@@ -57,12 +61,19 @@ def area(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, confidence: f
     below = (both[true] - positives) / n  # of each match: share of the others that score less
     above = 1 - (both[~true] - negatives) / m
     value = float(below.mean())
-    k = int(cluster.max()) + 1
-    by_match = np.bincount(cluster[true], below - value, k)
-    by_other = np.bincount(cluster[~true], above - value, k)
-    if k < 2 or not 0 < value < 1:
+    parts = np.empty(m + n)  # of each pair in the error of the area
+    parts[true], parts[~true] = (below - value) / m, (above - value) / n
+
+    def between(way: Ints) -> float:
+        k = int(way.max()) + 1
+        return k / max(k - 1, 1) * float((np.bincount(way, parts) ** 2).sum())
+
+    if not all(way.any() for way in ways) or not 0 < value < 1:
         return Area(value, 0.0, 1.0, m, n)
-    variance = k / (k - 1) * float(((by_match / m + by_other / n) ** 2).sum())
+    variance = max(map(between, ways))
+    if len(ways) == 2:
+        cells = np.unique(ways[0] * (ways[1].max() + 1) + ways[1], return_inverse=True)[1]
+        variance = max(variance, sum(map(between, ways)) - between(cells))
     middle, wide = np.log(value / (1 - value)), float(ndtri((1 + confidence) / 2)) * np.sqrt(variance)
     ends = (middle + sign * wide / (value * (1 - value)) for sign in (-1, 1))
     low, high = (float(1 / (1 + np.exp(-end))) for end in ends)

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.audits.frontier import TOLERATED, share_left
-from mitl.core.arrays import Ints, pack_pairs, places, unpack_ids
+from mitl.core.arrays import Ints, pack_pairs, places
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, proposals
 from mitl.fusion.answered import FOLDS
@@ -56,7 +56,7 @@ class FuseCounts(TypedDict):
         float,
         "area under the curve against people's answers, of which no model read those of the pair's fold",
     ]
-    auc_low: Annotated[float, "lower end of its 95 % interval, over images"]
+    auc_low: Annotated[float, "lower end of its 95 % interval, over images and captions"]
     auc_high: Annotated[float, "upper end"]
     brier: Annotated[float, "mean squared distance of probability and answer"]
     calibration_error: Annotated[float, "expected calibration error over ten bins"]
@@ -152,22 +152,24 @@ def _fused(found: FusionEvidence, context: Context, parts: KeptParts) -> Fusion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """The answered ranked pairs: where they are, and what most of their workers said."""
+    """The answered ranked pairs: where they are, what most of their workers said, and what hangs together."""
 
     at: Ints
     positive: NDArray[np.bool_]
-    images: Ints
+    clusters: Ints
+    """(2, a) the pair's image, and the one that its caption was written for."""
 
     @classmethod
     def of(cls, found: FusionEvidence) -> _Judged:
         at = places(found.pairs, found.answers["pair"].to_numpy())
         kept = (at >= 0) & (found.answers["yes"] != found.answers["no"]).to_numpy()
         positive = (found.answers["yes"] > found.answers["no"]).to_numpy()[kept]
-        return cls(at[kept], positive, unpack_ids(found.pairs[at[kept]])[0])
+        at = at[kept]
+        return cls(at, positive, np.stack([found.images[at], found.groups[at]]))
 
     def area(self, scores: NDArray[np.floating[Any]]) -> Area:
         """Of scores of all ranked pairs."""
-        return area(scores[self.at], self.positive, self.images)
+        return area(scores[self.at], self.positive, self.clusters)
 
 
 def _counts(found: FusionEvidence, made: Fusion, excluded: Ints) -> FuseCounts:
