@@ -220,23 +220,26 @@ def _answers(audit: ReleasedAudit) -> Iterator[str]:
 def _held(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     """Where what the release holds is not what the audit was held against."""
     drawn, held = audit.audited, audit.held["pair"].to_numpy()
-    is_held = contains(held, drawn["pair"].to_numpy())
-    wrong = drawn["held"].to_numpy() != is_held
+    positives = tables["positives"]
+    by_audit = _by_audit(positives)
+    pairs = audit.packed(positives)
+    others = np.sort(pairs[~by_audit])
+    drawn_pairs = drawn["pair"].to_numpy()
+    is_held = contains(held, drawn_pairs)
+    # All audited pairs are of the pool, so a positive among them is held.
+    wrong = (drawn["held"].to_numpy() != is_held) | (contains(others, drawn_pairs) != is_held)
     if wrong.any():
         yield (
-            f"audit.parquet and audit_strata.parquet differ on what is held, first on "
-            f"{_pair(audit, int(drawn['pair'].to_numpy()[wrong][0]))}"
+            f"audit.parquet, audit_strata.parquet and positives.parquet differ on what is held, first on "
+            f"{_pair(audit, int(drawn_pairs[wrong][0]))}"
         )
     found = confirmed(drawn) & ~is_held
     if (drawn["found"].to_numpy() != found).any() or int(found.sum()) != audit.told["found"]:
         yield "audit.parquet marks other pairs as found than its answers confirm"
-    positives = tables["positives"]
-    by_audit = _by_audit(positives)
-    pairs = audit.packed(positives)
-    if not contains(np.sort(drawn["pair"].to_numpy()[found]), pairs[by_audit]).all():
+    if not contains(np.sort(drawn_pairs[found]), pairs[by_audit]).all():
         yield "positives.parquet marks a pair as found by the audit that the audit did not find"
-    if not contains(np.sort(pairs[~by_audit]), held).all():
-        yield "audit_strata.parquet holds a pair that is no positive of the release"
+    if not (np.diff(held).all() and contains(others, held).all()):
+        yield "audit_strata.parquet holds a pair twice, or one that is no positive of the release"
     if len(held) != audit.told["held"] or len(held) + audit.told["outside"] != int((~by_audit).sum()):
         yield (
             f"{CERTIFICATE} counts {audit.told['held']:,} held positives and {audit.told['outside']:,} outside the "

@@ -153,6 +153,39 @@ def held_everywhere(folder):
     )
 
 
+def held_twice(folder):
+    """One held pair is listed as another of its stratum: counts stay, and one positive is held against nothing."""
+
+    def change(rows):
+        audited = {
+            (row["image_id"], row["caption_id"])
+            for row in pq.read_table(folder / "audit.parquet").to_pylist()
+        }
+        free = [row for row in rows if (row["image_id"], row["caption_id"]) not in audited]
+        one, other = free[:2]
+        other |= one
+
+    retable(folder, "audit_strata", change)
+
+
+def refused_left_out(folder):
+    """A positive that the audit refused is passed off as outside the pool."""
+    rows = pq.read_table(folder / "audit.parquet").to_pylist()
+    yes = ("yes", "weak_yes")
+    victim = next(row for row in rows if row["held"] and row["first"] not in yes and row["third"] not in yes)
+
+    def mine(row):
+        return all(row[name] == victim[name] for name in ("image_id", "caption_id"))
+
+    retable(folder, "audit", lambda rows: [row | {"held": False} if mine(row) else row for row in rows])
+    retable(folder, "audit_strata", lambda rows: [row for row in rows if not mine(row)])
+    rejson(
+        folder,
+        "certificate.json",
+        lambda told: told.update(held=told["held"] - 1, outside=told["outside"] + 1),
+    )
+
+
 def removed_pair(folder):
     rows = pq.read_table(folder / "audit.parquet").to_pylist()
     last = rows[-1]
@@ -256,8 +289,10 @@ def easier_labels(folder):
             changed_answer_in_both,
             "positives.parquet marks a pair as found by the audit that the audit did not find",
         ),
-        (changed_held, "audit.parquet and audit_strata.parquet differ on what is held, first on image"),
+        (changed_held, "audit_strata.parquet and positives.parquet differ on what is held, first on image"),
         (held_everywhere, "certificate.json states certificate."),
+        (held_twice, "audit_strata.parquet holds a pair twice"),
+        (refused_left_out, "and positives.parquet differ on what is held, first on image"),
         (removed_pair, "was to have 40 audited pairs and has 39"),
         (changed_design, "manifest.json and certificate.json name different designs"),
         (changed_design_in_both, "inclusion probabilities of the audit are not those of its design"),
