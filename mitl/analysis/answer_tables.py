@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mitl.records import (
-    Direction,
-    Judgement,
-    Label,
-    Pair,
-    PairRole,
-    Proposal,
-)
+import numpy as np
+import pandas as pd
+
+from mitl.core.arrays import places
+from mitl.records import Direction, Label, PairRole
+from mitl.records.frames import counts, is_role
 from mitl.records.questions import RATIONALE, Question
 
-LABELS = tuple(Label)
+LABELS, DIRECTIONS = tuple(Label), tuple(Direction)
 
 Shares = tuple[float, ...]
 """Percentages that add up to 100, in the order of the table's columns."""
@@ -82,44 +81,62 @@ def percentages(counts: Sequence[int]) -> ShareRow:
     return ShareRow(total, tuple(100 * count / total for count in counts) if total else None)
 
 
-def counts_in_tables(judgement: Judgement) -> bool:
-    """Whether an answer belongs in the tables: usable, a label given, and asked, and not as a repeat."""
-    return (
-        judgement.usable
-        and judgement.label is not None
-        and judgement.role.is_asked
-        and judgement.role is not PairRole.REPEAT
-    )
+def _in_tables(judgements: pd.DataFrame) -> pd.DataFrame:
+    """The answers that belong in the tables: usable, a label given, and asked, and not as a repeat."""
+    return judgements[counts(judgements) & ~is_role(judgements, PairRole.REPEAT)]
 
 
-def answer_counts(judgements: Iterable[Judgement], proposals: Iterable[Proposal]) -> tuple[AnswerCount, ...]:
-    """Every answer once for each (annotator, direction, rank) that proposed its pair, as the official CSV."""
-    proposed_by = _proposals_of(proposals)
-    counts: Counter[tuple[str, Direction, int, Label]] = Counter()
-    for judgement in judgements:
-        if judgement.label is not None and counts_in_tables(judgement):
-            for proposal in proposed_by.get(judgement.pair, ()):
-                counts[proposal.annotator, proposal.direction, proposal.rank, judgement.label] += 1
-    return tuple(AnswerCount(*key, count=counts[key]) for key in sorted(counts, key=_answer_order))
+def answer_counts(judgements: pd.DataFrame, proposals: pd.DataFrame) -> tuple[AnswerCount, ...]:
+    """Every answer once for each (annotator, direction, rank) that proposed its pair, as the official CSV.
+
+    Args:
+        judgements: ``JUDGEMENTS``.
+        proposals: ``PROPOSALS``.
+    """
+    answers = _in_tables(judgements)
+    found = [
+        AnswerCount(name, DIRECTIONS[way], rank, label, count)
+        for place, label in enumerate(LABELS)
+        for name, way, rank, count in _cells(
+            answers.loc[answers["label"] == place, "pair"], proposals, ["annotator", "direction", "rank"]
+        )
+    ]
+    return tuple(sorted(found, key=_answer_order))
 
 
 def rationale_counts(
-    judgements: Iterable[Judgement],
-    proposals: Iterable[Proposal],
-    questions: Sequence[Question] = RATIONALE,
+    judgements: pd.DataFrame, proposals: pd.DataFrame, questions: Sequence[Question] = RATIONALE
 ) -> tuple[RationaleCount, ...]:
-    """Every tick once for each annotator that proposed its pair, whichever directions found it."""
-    proposed_by = _proposals_of(proposals)
-    chosen = [question.name for question in questions if question.choices]
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for judgement in judgements:
-        if not counts_in_tables(judgement):
-            continue
-        for name in {proposal.annotator for proposal in proposed_by.get(judgement.pair, ())}:
-            for question in chosen:
-                for value in judgement.given.get(question, ()):
-                    counts[name, question, value] += 1
-    return tuple(RationaleCount(*key, count=counts[key]) for key in sorted(counts))
+    """Every tick once for each annotator that proposed its pair, whichever directions found it.
+
+    Args:
+        judgements: ``judgement_schema`` of the questions.
+        proposals: ``PROPOSALS``.
+    """
+    answers = _in_tables(judgements)
+    proposed = proposals[["pair", "annotator"]].drop_duplicates()
+    found = [
+        RationaleCount(name, question.name, choice.value, count)
+        for question in questions
+        for place, choice in enumerate(question.choices)
+        for name, count in _cells(
+            answers.loc[(answers[question.column] & 1 << place) != 0, "pair"], proposed, ["annotator"]
+        )
+    ]
+    return tuple(sorted(found, key=lambda row: (row.annotator, row.kind, row.value)))
+
+
+def _cells(answered: pd.Series[int], proposals: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, ...]]:
+    """The cells that these columns of the proposals make, with how many of the answers each holds, if any.
+
+    Args:
+        answered: the pair of each answer.
+    """
+    pairs, times = np.unique(answered.to_numpy(), return_counts=True)
+    counts = np.append(times, 0)[places(pairs, proposals["pair"].to_numpy())]
+    cells = proposals[by].assign(count=counts).groupby(by, observed=True, as_index=False)["count"].sum()
+    cells = cells[cells["count"] > 0]
+    return zip(*(cells[name].tolist() for name in cells), strict=True)
 
 
 def answer_shares(
@@ -167,16 +184,8 @@ def rationale_shares(
     return RationaleTable(columns=columns, rows=rows, average=average)
 
 
-def _proposals_of(proposals: Iterable[Proposal]) -> dict[Pair, list[Proposal]]:
-    by_pair: dict[Pair, list[Proposal]] = defaultdict(list)
-    for proposal in proposals:
-        by_pair[proposal.pair].append(proposal)
-    return by_pair
-
-
-def _answer_order(key: tuple[str, Direction, int, Label]) -> tuple[str, str, int, int]:
-    annotator, direction, rank, label = key
-    return annotator, direction.value, rank, label.code
+def _answer_order(row: AnswerCount) -> tuple[str, str, int, int]:
+    return row.annotator, row.direction.value, row.rank, row.label.code
 
 
 def _ordered(names: Iterable[str], order: Sequence[str]) -> tuple[str, ...]:

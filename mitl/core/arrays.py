@@ -36,6 +36,11 @@ def unpack_ids(packed: Ints) -> tuple[Ints, Ints]:
     return packed >> _CAPTION_BITS, packed & ((1 << _CAPTION_BITS) - 1)
 
 
+def pack_pair(pair: Pair) -> int:
+    """One pair packed."""
+    return pair.image_id << _CAPTION_BITS | pair.caption_id
+
+
 def pack_pairs(pairs: Iterable[Pair]) -> Ints:
     """Packed pairs, sorted and distinct."""
     return distinct(pack_each(pairs))

@@ -11,10 +11,11 @@ from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from cli_kit import fails, ok
-from record_kit import counts_for_pair
+from record_kit import counts_for_pair, proposal_frame
 from world_kit import (
     ANNOTATORS,
     SANDBOX,
@@ -28,9 +29,13 @@ from world_kit import (
 from mitl.analysis.records import R_AT_1, MachineAnalysis
 from mitl.analysis.report.inputs import DisputeKind, Section
 from mitl.analysis.report.render import render_report
+from mitl.core.arrays import unpack_ids
 from mitl.datasets.scenes.files import read_world
+from mitl.db.session import open_database
+from mitl.db.store import judgements, proposals
 from mitl.errors import MetricError
-from mitl.records import Concept, Direction, Label, Pair, Shortcoming
+from mitl.positives.pair_answers import majority_answers
+from mitl.records import Concept, Direction, Label, Pair, Proposal, Shortcoming
 from mitl.settings import WORLD_FOLDER, load
 from mitl.stages.analysing.analyse import ANALYSES
 from mitl.stages.analysing.completeness import incidences
@@ -190,7 +195,7 @@ def test_plausible_matches_are_a_set_beside_the_originals(judged, tmp_path):
     for query in (captions[query] for query in material.project.queries[Direction.T2I]):
         judged_pairs = {
             images[pair.image_id]: answer.label.is_positive
-            for pair, answer in material.project.answers.items()
+            for pair, answer in majority_answers(material.project.judgements).items()
             if captions[pair.caption_id] == query
         }
         looked_at = [image for image in judged_pairs if objects[image] == objects[own[query]]]
@@ -213,7 +218,11 @@ def test_wrong_positives_are_told_by_what_is_wrong(judged, found):
     """Every pair that people called a match, against what the world says of it."""
     world, material = read_world(judged / WORLD_FOLDER), AnalysisInput(load(judged, environ={}))
     images, captions = material.project.image_ids, material.project.caption_ids
-    positive = [pair for pair, answer in material.project.answers.items() if answer.label.is_positive]
+    positive = [
+        pair
+        for pair, answer in majority_answers(material.project.judgements).items()
+        if answer.label.is_positive
+    ]
     truths = [world.truth(images[pair.image_id], captions[pair.caption_id]) for pair in positive]
     colours = sum(Concept.COLOR in truth.concepts for truth in truths)
 
@@ -284,9 +293,11 @@ def test_without_a_truth_the_ticks_of_workers_say_what_is_wrong(tmp_path):
 
     material = AnalysisInput(settings)
     ticked: dict[Pair, set[str]] = {}
-    for row in material.project.stored:
+    with open_database(settings.db_url, read_only=True) as session:
+        stored = judgements.judgements(session, SANDBOX)
+    for row in stored:
         record = row.record
-        answer = material.project.answers.get(record.pair)
+        answer = material.project.answer(record.pair)
         if answer is None or not answer.label.is_positive or not counts_for_pair(record):
             continue
         parts = {concept.value for concept in record.concepts if concept is not Concept.SPECIES}
@@ -319,13 +330,22 @@ def test_what_is_left_out_is_not_wrong(shortcomings, concepts, parts):
     assert wrong_parts(shortcomings, concepts) == parts
 
 
+def stored_proposals(project: Path) -> list[Proposal]:
+    """As the database holds them; one run alone proposed."""
+    with open_database(load(project).db_url, read_only=True) as session:
+        return proposals.proposals(session)
+
+
 def test_completeness_bounds_the_recall_of_what_was_proposed_from_above(judged, found):
     """By direction: the matches that people confirmed, by how many of the two annotators proposed them."""
     project = collect(load(judged)).project
-    positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
+    proposed = stored_proposals(judged)
+    positive = {
+        pair for pair, answer in majority_answers(project.judgements).items() if answer.label.is_positive
+    }
     for direction in Direction:
         numbers = found["analyses"]["completeness"][direction.value]
-        times = Counter(one.pair for one in project.proposals if one.direction is direction)
+        times = Counter(one.pair for one in proposed if one.direction is direction)
         by = Counter(times[pair] for pair in positive if pair in times)
         assert (numbers["annotators"], numbers["by_one"], numbers["by_two"]) == (2, by[1], by[2])
         assert numbers["at_least"] == pytest.approx(by[1] + by[2] + by[1] ** 2 / (4 * by[2]))
@@ -335,11 +355,11 @@ def test_completeness_bounds_the_recall_of_what_was_proposed_from_above(judged, 
 def test_completeness_is_of_the_queries_that_all_annotators_searched(judged):
     """What one alone searched would look as if the other had missed it; where that is all, nothing is said."""
     project = collect(load(judged)).project
-    i2t = [one for one in project.proposals if one.direction is Direction.I2T]
+    i2t = [one for one in stored_proposals(judged) if one.direction is Direction.I2T]
     some = sorted({one.pair.image_id for one in i2t})[::2]
 
     def of(proposals):
-        return incidences(AnalysisInput.of(replace(project, proposals=tuple(proposals))))
+        return incidences(AnalysisInput.of(replace(project, proposals=proposal_frame(proposals))))
 
     (partly,) = of(one for one in i2t if one.annotator == NEAR or one.pair.image_id in some)
     (both,) = of(one for one in i2t if one.pair.image_id in some)
@@ -350,9 +370,8 @@ def test_completeness_is_of_the_queries_that_all_annotators_searched(judged):
 
 def test_favour_leaves_out_what_one_annotator_alone_proposed(judged, found):
     """The score with all positives less the shift is the score without; originals stay, so no query is lost."""
-    project = collect(load(judged)).project
     by = defaultdict(set)
-    for one in project.proposals:
+    for one in stored_proposals(judged):
         by[one.pair].add(one.annotator)
     for direction in Direction:
         rows = found["analyses"]["favour"][direction.value]["mAP@R"]
@@ -675,18 +694,10 @@ class Length:
 def _lengths(of):
     """The mean over an annotator's proposals; an analysis reads the snapshot alone."""
     of.require_judgements()
-    texts = {caption.id: caption.text for caption in of.project.captions}
-    return [
-        Length(name, sum(counts) / len(counts))
-        for name in of.names
-        if (
-            counts := [
-                len(texts[one.pair.caption_id].split())
-                for one in of.project.proposals
-                if one.annotator == name
-            ]
-        )
-    ]
+    words = {caption.id: len(caption.text.split()) for caption in of.project.captions}
+    captions = pd.Series(unpack_ids(of.project.proposals["pair"].to_numpy())[1]).map(words)
+    means = captions.groupby(of.project.proposals["annotator"], observed=True).mean()
+    return [Length(name, means[name]) for name in of.names if name in means]
 
 
 LENGTH_COLUMNS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from record_kit import proposal_frame
 
 from mitl.analysis.answer_tables import (
     AnswerCount,
@@ -17,6 +18,7 @@ from mitl.analysis.answer_tables import (
 from mitl.analysis.report.inputs import FunnelCounts
 from mitl.analysis.report.views import funnel_steps, histogram
 from mitl.core.formats import duration, money, percent, times
+from mitl.positives.pair_answers import judgement_frame
 from mitl.records import (
     Concept,
     Direction,
@@ -32,10 +34,12 @@ from mitl.records.questions import CONCEPT, SHORTCOMING
 
 I2T, T2I = Direction.I2T, Direction.T2I
 PAIR = Pair(1, 2)
-FOUND = (
-    Proposal(PAIR, "clip", I2T, 1, 0.9),
-    Proposal(PAIR, "clip", T2I, 3, 0.8),
-    Proposal(PAIR, "pvse", I2T, 2, 0.7),
+FOUND = proposal_frame(
+    [
+        Proposal(PAIR, "clip", I2T, 1, 0.9),
+        Proposal(PAIR, "clip", T2I, 3, 0.8),
+        Proposal(PAIR, "pvse", I2T, 2, 0.7),
+    ]
 )
 
 counts = st.lists(
@@ -53,7 +57,7 @@ counts = st.lists(
 
 def test_an_answer_counts_once_for_each_annotator_direction_and_rank() -> None:
     """One judgement of a pair that was found three times gives three counts, as three rows of the CSV."""
-    rows = answer_counts([Judgement(PAIR, "w", Label.YES)], FOUND)
+    rows = answer_counts(judgement_frame([Judgement(PAIR, "w", Label.YES)]), FOUND)
 
     assert rows == (
         AnswerCount("clip", I2T, 1, Label.YES, 1),
@@ -86,15 +90,15 @@ def test_what_says_nothing_of_an_annotator_is_left_out(left_out: Judgement) -> N
         given={"shortcoming": (Shortcoming.GRAMMAR,)},
     )
 
-    assert answer_counts([left_out], FOUND) == ()
-    assert rationale_counts([ticked], FOUND) == ()
+    assert answer_counts(judgement_frame([left_out]), FOUND) == ()
+    assert rationale_counts(judgement_frame([ticked]), FOUND) == ()
 
 
 def test_a_second_workers_answer_on_purpose_counts() -> None:
     """An overlap pair is a candidate with two judgements, and both count."""
     judgements = [Judgement(PAIR, "v", Label.YES), Judgement(PAIR, "w", Label.NO, role=PairRole.OVERLAP)]
 
-    assert sum(row.count for row in answer_counts(judgements, FOUND)) == 6
+    assert sum(row.count for row in answer_counts(judgement_frame(judgements), FOUND)) == 6
 
 
 def test_ranks_are_rows_and_the_average_pools_their_answers() -> None:
@@ -153,7 +157,7 @@ def test_a_tick_counts_once_for_an_annotator_that_found_the_pair_twice() -> None
         given={"shortcoming": (Shortcoming.DESCRIBED_WRONGLY,), "concept": (Concept.COLOR, Concept.AGE)},
     )
 
-    rows = rationale_counts([judgement], FOUND)
+    rows = rationale_counts(judgement_frame([judgement]), FOUND)
 
     assert {(row.annotator, row.value, row.count) for row in rows} == {
         (name, value, 1) for name in ("clip", "pvse") for value in ("described_wrongly", "color", "age")

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import once_kit
 import pandas as pd
 import pytest
@@ -16,7 +17,6 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_
 
 from mitl.analysis.report.inputs import ReportInput
 from mitl.analysis.report.render import render_report
-from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import open_context
 from mitl.db.store import audits, open_work
 from mitl.db.store import items as item_store
@@ -134,8 +134,8 @@ def test_a_sample_that_is_answered_is_not_drawn_again_and_machine_labels_are_tol
     with open_context(settings, SANDBOX) as context:
         (audit,) = audits.audits(context.session, SANDBOX)
         project = read_project(context.session, settings, SANDBOX)
-        open_pairs = sorted({proposal.pair for proposal in project.proposals} - set(project.answers))[:5]
-        labels = {"pair": pack_pairs(open_pairs), "label": 0, "probability": 0.9, "stratum": "all"}
+        open_pairs = np.setdiff1d(project.proposals["pair"], project.answers["pair"])[:5]
+        labels = {"pair": open_pairs, "label": 0, "probability": 0.9, "stratum": "all"}
         context.session.rollback()
         audits.add_labelling(context.session, SANDBOX, audit.id, "{}", pd.DataFrame(labels), context.now())
         context.session.commit()

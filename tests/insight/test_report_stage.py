@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from harvest_kit import in_pipeline
 from hypothesis import given
@@ -25,9 +26,10 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.analysis.report.inputs import DisputeKind, Found, Frame
 from mitl.analysis.report.render import render_report
+from mitl.core.arrays import unpack_pairs
 from mitl.core.pricing import format_dollars
 from mitl.db.session import open_database
-from mitl.db.store import answers
+from mitl.db.store import answers, judgements
 from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.positives.pair_answers import majority_answers
@@ -123,9 +125,12 @@ def test_no_id_of_a_worker_an_assignment_or_a_hit_is_in_the_file(project, data):
 @pytest.mark.slow
 def test_answers_as_columns_are_the_answers_as_records(project):
     """The report reads them as columns; label, number and share of every pair are those of the records."""
-    known = collect(project_settings(project)).project
+    settings = project_settings(project)
+    known = collect(settings).project
+    with open_database(settings.db_url, read_only=True) as session:
+        records = [row.record for row in judgements.judgements(session, SANDBOX)]
 
-    assert majority_answers(known.judgements) == answers_by_pair(row.record for row in known.stored)
+    assert majority_answers(known.judgements) == answers_by_pair(records)
 
 
 @pytest.mark.slow
@@ -159,9 +164,8 @@ def snapshot(project: Path) -> ProjectSnapshot:
 
 def test_what_nobody_will_be_asked_leaves_no_query_unfinished(snapshot):
     """As the pairs that a withdrawn annotator alone proposed, none of them answered."""
-    asked = {one.pair for one in snapshot.proposals if one.annotator == "near"}
-    stored = tuple(row for row in snapshot.stored if row.record.pair in asked)
-    both = replace(snapshot, stored=stored)
+    asked = snapshot.proposals.loc[snapshot.proposals["annotator"] == "near", "pair"]
+    both = replace(snapshot, judgements=snapshot.judgements[snapshot.judgements["pair"].isin(asked)])
 
     for project, complete in ((both, False), (replace(both, withdrawn=frozenset({"far"})), True)):
         rows = multiplicities(project)
@@ -173,26 +177,23 @@ def test_what_nobody_will_be_asked_leaves_no_query_unfinished(snapshot):
 @hypothesis_settings(max_examples=12, deadline=None)
 def test_found_matches_are_chosen_by_one_rule_whatever_people_answer(snapshot, random, sure):
     """Six at most, no image or caption twice, none original or refused, in whatever order the answers came."""
-    labels = [Label.YES if random.random() < sure else random.choice([*Label]) for _ in snapshot.stored]
-    stored = [
-        replace(row, record=replace(row.record, label=label))
-        for row, label in zip(snapshot.stored, labels, strict=True)
-    ]
-    answered = replace(snapshot, stored=tuple(stored))
-    random.shuffle(stored)
+    said = snapshot.judgements
+    labels = [0 if random.random() < sure else random.randrange(len(Label)) for _ in range(len(said))]
+    answered = replace(snapshot, judgements=said.assign(label=np.array(labels, np.int8)))
+    shuffled = answered.judgements.sample(frac=1, random_state=random.randrange(2**32))
     matches = {
         (snapshot.image_ids[pair.image_id], snapshot.caption_ids[pair.caption_id]): (
             answered.given(pair).count(Label.YES) / len(answered.given(pair)),
             answered.people(pair),
         )
-        for pair, answer in answered.answers.items()
+        for pair, answer in majority_answers(answered.judgements).items()
         if answer.label.is_positive and not answered.is_original(pair)
     }
 
     found = found_pairs(answered)
 
     shown = [(one.pair.image_id, one.pair.caption_id) for one in found.shown]
-    assert found == found_pairs(replace(snapshot, stored=tuple(stored)))
+    assert found == found_pairs(replace(snapshot, judgements=shuffled))
     assert found.total == len(matches)
     assert set(shown) <= set(matches)
     assert len(shown) == len({image for image, _ in shown}) == len({caption for _, caption in shown}) <= SHOWN
@@ -205,7 +206,7 @@ def test_found_matches_are_chosen_by_one_rule_whatever_people_answer(snapshot, r
 
 def test_nobody_asked_has_found_nothing(snapshot):
     """Without an answer nothing is merged or chosen."""
-    assert found_pairs(replace(snapshot, stored=())) == Found()
+    assert found_pairs(replace(snapshot, judgements=snapshot.judgements[:0])) == Found()
 
 
 @pytest.mark.slow
@@ -226,10 +227,15 @@ def test_the_gallery_goes_from_most_to_least_and_counts_what_it_leaves_out(data)
 def test_the_matches_that_must_be_missing_are_those_of_the_analysis(snapshot, data):
     """Chao's bound of each direction that annotators searched, from the matches among what they proposed."""
     assert set(data.completeness) == set(Direction)
-    for direction, bound in data.completeness.items():
-        proposed = {one.pair for one in snapshot.proposals if one.direction is direction}
-        matches = {pair for pair, answer in snapshot.answers.items() if answer.label.is_positive}
-        assert bound.found == len(proposed & matches) and bound.total >= bound.found
+    matches = {
+        pair for pair, answer in majority_answers(snapshot.judgements).items() if answer.label.is_positive
+    }
+    for way, direction in enumerate(Direction):
+        proposed = unpack_pairs(
+            snapshot.proposals.loc[snapshot.proposals["direction"] == way, "pair"].to_numpy()
+        )
+        bound = data.completeness[direction]
+        assert bound.found == len(matches.intersection(proposed)) and bound.total >= bound.found
 
 
 @pytest.mark.slow

@@ -6,15 +6,17 @@ import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, func, or_, select, update
+import numpy as np
+from sqlalchemy import bindparam, case, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from mitl.core.arrays import pack_ids
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
 from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import add_rows, change_among, query_hits, rows_among
+from mitl.db.store.statements import add_rows, change_among, number_columns, query_hits, rows_among
 from mitl.records import (
     BatchKind,
     Decision,
@@ -26,6 +28,9 @@ from mitl.records import (
     Pair,
     PairRole,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes longer to load than most commands take
 
 UNPOSTED = (HitState.PLANNED, HitState.SENDING)
 LIVE_STATES = (*UNPOSTED, HitState.POSTED)
@@ -290,6 +295,32 @@ def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitIte
     for hit_id, place, image, caption, role in rows_among(session, query, HitItemRow.hit_id, hit_ids):
         by_hit[hit_id].append(HitItem(place, Pair(image, caption), role))
     return by_hit
+
+
+def roles(session: Session, environment: Environment) -> dict[int, Counter[PairRole]]:
+    """Batch → how many places of its pages stand in each role."""
+    query = query_hits(environment, Hit.batch_id, HitItemRow.role, func.count())
+    by_batch: dict[int, Counter[PairRole]] = defaultdict(Counter)
+    for batch, role, places in session.execute(
+        query.join(HitItemRow, HitItemRow.hit_id == Hit.id).group_by(Hit.batch_id, HitItemRow.role)
+    ):
+        by_batch[batch][role] = places
+    return by_batch
+
+
+def candidate_columns(session: Session, environment: Environment) -> pd.DataFrame:
+    """What stands as a candidate on pages: ``pair``, ``batch``, and ``out`` where the page is or was posted."""
+    import pandas as pd
+
+    out = case((Hit.state.in_([HitState.POSTED, HitState.CLOSED]), 1), else_=0)
+    query = (
+        query_hits(environment, PairRow.left_id, PairRow.right_id, Hit.batch_id, out)
+        .join(HitItemRow, HitItemRow.hit_id == Hit.id)
+        .join(PairRow, PairRow.id == HitItemRow.pair_id)
+        .where(HitItemRow.role == PairRole.CANDIDATE)
+    )
+    left, right, batch, is_out = number_columns(session, query, 4)
+    return pd.DataFrame({"pair": pack_ids(left, right), "batch": batch, "out": is_out.astype(np.bool_)})
 
 
 def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None:

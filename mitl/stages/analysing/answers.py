@@ -51,7 +51,7 @@ _MEAN = "mean of annotators"
 
 def _count_answers(of: AnalysisInput) -> tuple[AnswerCount, ...]:
     of.require_judgements()
-    counts = answer_counts((row.record for row in of.project.stored), of.project.proposals)
+    counts = answer_counts(of.project.judgements, of.project.proposals)
     chosen = tuple(entry for entry in counts if entry.annotator in of.names)
     if not chosen:
         raise MetricError("no judged pair was proposed by these annotators; name others, or none")
@@ -117,9 +117,7 @@ def _percentages(row: ShareRow) -> tuple[str | None, ...]:
 
 def _count_reasons(of: AnalysisInput) -> tuple[RationaleCount, ...]:
     of.require_judgements()
-    counts = rationale_counts(
-        (row.record for row in of.project.stored), of.project.proposals, of.project.questions
-    )
+    counts = rationale_counts(of.project.judgements, of.project.proposals, of.project.questions)
     chosen = tuple(entry for entry in counts if entry.annotator in of.names)
     if not chosen:
         raise MetricError("nobody was asked why; publish with `--template pairs-rationale`")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.analysis.bias import (
@@ -21,9 +22,10 @@ from mitl.analysis.bias import (
 from mitl.analysis.correlations import as_matrix
 from mitl.analysis.records import R_AT_1, R_PRECISION, Bias, Cell, SizeBias, SubsetScores
 from mitl.analysis.report.machine_plots import bias_svg, truth_bias_svg
+from mitl.core.arrays import contains, places
 from mitl.errors import UsageError
-from mitl.records import Direction, Label, Pair, Table
-from mitl.stages.analysing.snapshot import item_of, query_of
+from mitl.records import Direction, Label, Table
+from mitl.stages.analysing.snapshot import query_and_item
 from mitl.stages.analysing.table import (
     Analysis,
     AnalysisInput,
@@ -41,6 +43,7 @@ Ids = NDArray[np.int64]
 ANALYSIS_FOLDER = "analysis"
 """Within the runs: rankings that were made deeper for an analysis."""
 
+_CODES = np.array([label.code for label in Label])
 _GRADE_OF_CODE = np.array([0.0, *(GRADES[label] for label in Label)])
 """Label code, from 1 → grade."""
 
@@ -74,11 +77,14 @@ def _of_direction(of: AnalysisInput, direction: Direction) -> tuple[Bias, ...]:
     lists = of.judged_lists(direction, takes_two="bias")
     subsets = all_subsets(len(lists.annotators))
     # Judged pair → the annotators that proposed it, whichever direction found it, as bits.
-    bits = {name: 1 << place for place, name in enumerate(lists.annotators)}
-    proposers: dict[Pair, int] = {}
-    for proposal in of.project.proposals:
-        if proposal.annotator in bits and proposal.pair in of.project.answers:
-            proposers[proposal.pair] = proposers.get(proposal.pair, 0) | bits[proposal.annotator]
+    found = of.project.ranks[contains(of.project.answered, of.project.ranks["pair"].to_numpy())]
+    bits = (
+        found["annotator"]
+        .astype(object)
+        .map({name: 1 << place for place, name in enumerate(lists.annotators)})
+    )
+    # A sum, as each annotator stands once with a pair.
+    proposers = bits.dropna().astype(np.int64).groupby(found["pair"]).sum()
     judged = _judged_pairs(of, direction, lists, proposers)
     true, selected = _true_pairs(of, direction, lists, proposers) if of.project.has_truth else (None, None)
     if of.options.deep:
@@ -150,17 +156,16 @@ def _deeper(of: AnalysisInput, direction: Direction, lists: Lists, depth: int) -
 
 
 def _judged_pairs(
-    of: AnalysisInput, direction: Direction, lists: Lists, proposers: Mapping[Pair, int]
+    of: AnalysisInput, direction: Direction, lists: Lists, proposers: pd.Series[int]
 ) -> GradedPairs:
     """The proposed pairs of these queries that people called a match, with their answers' grades."""
-    rows, items, pairs = _placed(direction, lists, proposers)
-    codes = np.array([of.project.answers[pair].label.code for pair in pairs], np.int64)
-    bits = np.array([proposers[pair] for pair in pairs], np.int64)
-    return _positive(rows, items, codes, bits)
+    rows, items, found = _placed(direction, lists, proposers)
+    labels = of.project.answers["label"].to_numpy()[np.searchsorted(of.project.answered, found.index)]
+    return _positive(rows, items, _CODES[labels], np.asarray(found, np.int64))
 
 
 def _true_pairs(
-    of: AnalysisInput, direction: Direction, lists: Lists, proposers: Mapping[Pair, int]
+    of: AnalysisInput, direction: Direction, lists: Lists, proposers: pd.Series[int]
 ) -> tuple[GradedPairs, GradedPairs]:
     """In a generated world: every match of these queries, for all annotators alike, and the judged pairs' matches.
 
@@ -171,17 +176,16 @@ def _true_pairs(
     places = np.nonzero(truth <= Label.WEAK_YES.code)
     everyone = np.full(len(places[0]), (1 << len(lists.annotators)) - 1, np.int64)
     true = _positive(places[0].astype(np.int64), gallery[places[1]], truth[places].astype(np.int64), everyone)
-    rows, items, pairs = _placed(direction, lists, proposers)
+    rows, items, found = _placed(direction, lists, proposers)
     codes = truth[rows, np.searchsorted(gallery, items)].astype(np.int64)
-    return true, _positive(rows, items, codes, np.array([proposers[pair] for pair in pairs], np.int64))
+    return true, _positive(rows, items, codes, np.asarray(found, np.int64))
 
 
-def _placed(direction: Direction, lists: Lists, proposers: Mapping[Pair, int]) -> tuple[Ids, Ids, list[Pair]]:
-    """Place of the query, item and pair of each proposed pair of these queries."""
-    place = {query: row for row, query in enumerate(lists.query_ids.tolist())}
-    pairs = [pair for pair in proposers if query_of(pair, direction) in place]
-    rows = np.array([place[query_of(pair, direction)] for pair in pairs], np.int64)
-    return rows, np.array([item_of(pair, direction) for pair in pairs], np.int64), pairs
+def _placed(direction: Direction, lists: Lists, proposers: pd.Series[int]) -> tuple[Ids, Ids, pd.Series[int]]:
+    """Place of the query, and item, of each proposed pair of these queries, with who proposed it."""
+    queries, items = query_and_item(proposers.index.to_numpy(), direction)
+    rows = places(lists.query_ids, queries)
+    return rows[rows >= 0], items[rows >= 0], proposers[rows >= 0]
 
 
 def _positive(rows: Ids, items: Ids, codes: Ids, proposers: Ids) -> GradedPairs:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from mitl.analysis.report.inputs import Section
 from mitl.audits.chao import Completeness, chao
+from mitl.core.arrays import contains, distinct, pack_each
 from mitl.core.formats import percent_at_most
 from mitl.errors import AuditError, MetricError
-from mitl.records import Direction, Pair
-from mitl.stages.analysing.snapshot import query_of
+from mitl.records import Direction
+from mitl.stages.analysing.snapshot import query_and_item
 from mitl.stages.analysing.table import (
     NO_JUDGEMENTS,
     Analysis,
@@ -47,33 +48,37 @@ def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
         MetricError: nobody has judged a pair, or no two annotators proposed for the same queries.
     """
     project = of.project
-    positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
-    if not positive:
-        raise MetricError(NO_JUDGEMENTS if not project.answers else "people have not called any pair a match")
-    by_direction: dict[Direction, dict[str, set[Pair]]] = {way: defaultdict(set) for way in Direction}
-    for proposal in project.proposals:
-        by_direction[proposal.direction][proposal.annotator].add(proposal.pair)
+    if not len(project.positive):
+        raise MetricError(
+            NO_JUDGEMENTS if project.answers.empty else "people have not called any pair a match"
+        )
     rows, why = [], "no annotator has proposed a pair; run `mitl propose`"
-    for direction, proposed in by_direction.items():
-        if not proposed:
+    for way, direction in enumerate(Direction):
+        proposed = project.proposals[project.proposals["direction"] == way]
+        if proposed.empty:
             continue
-        every = set.union(*proposed.values())
-        queries = set.intersection(*({query_of(pair, direction) for pair in of} for of in proposed.values()))
-        pairs = [pair for pair in every & positive if query_of(pair, direction) in queries]
-        times = np.array([sum(pair in of for of in proposed.values()) for pair in pairs], np.int64)
+        of_annotator = [
+            query_and_item(of["pair"].to_numpy(), direction)[0]
+            for _, of in proposed.groupby("annotator", observed=True)
+        ]
+        queries = reduce(np.intersect1d, of_annotator)
+        # Each pair stands once for each annotator of the direction.
+        pairs, times = np.unique(proposed["pair"].to_numpy(), return_counts=True)
+        counted = contains(project.positive, pairs) & contains(queries, query_and_item(pairs, direction)[0])
         try:
-            bound = chao(times, len(proposed))
+            bound = chao(times[counted], len(of_annotator))
         except AuditError as error:
             why = str(error)
             continue
-        if not queries:
+        if not len(queries):
             why = "the annotators have searched for no query in common; let all of them propose for the same queries"
             continue
-        missed = sum(
-            query_of(pair, direction) in queries and pair not in every and not project.is_refused(pair)
-            for pair in project.originals
+        originals = pack_each(project.originals)
+        known = contains(pairs, originals) | (
+            contains(project.answered, originals) & ~contains(project.positive, originals)
         )
-        rows.append(Incidence(direction, len(proposed), len(queries), bound, missed))
+        missed = contains(queries, query_and_item(originals, direction)[0]) & ~known
+        rows.append(Incidence(direction, len(of_annotator), len(queries), bound, int(missed.sum())))
     if not rows:
         raise MetricError(why)
     return tuple(rows)
@@ -100,7 +105,8 @@ _COLUMNS: tuple[Column[Incidence], ...] = (
 def _show(rows: Sequence[Incidence], of: AnalysisInput) -> Findings:
     """How many annotators proposed each verified match, and what follows for those that none proposed."""
     project = of.project
-    open_pairs = len({proposal.pair for proposal in project.askable} - project.answers.keys())
+    asked = distinct(project.askable["pair"].to_numpy())
+    open_pairs = int((~contains(project.answered, asked)).sum())
     return Findings(
         counts={row.direction.value: for_json(_COLUMNS[1:], row) for row in rows},
         tables=(

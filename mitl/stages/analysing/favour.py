@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import Section
 from mitl.analysis.report.machine_plots import favour_svg
-from mitl.core.arrays import Floats, Ints, unpack_pairs
+from mitl.core.arrays import Floats, Ints, contains
 from mitl.core.statistics import percentile_interval, ranked_alike
 from mitl.errors import MetricError
 from mitl.metrics.positives import Positives
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import MAP_AT_R, R_PRECISION
-from mitl.records import Direction, Pair
-from mitl.stages.analysing.snapshot import item_of, query_of
+from mitl.records import Direction
+from mitl.stages.analysing.snapshot import query_and_item
 from mitl.stages.analysing.table import (
     Analysis,
     AnalysisInput,
@@ -210,20 +210,13 @@ def _kept(
     of: AnalysisInput, direction: Direction, lists: Lists
 ) -> tuple[NDArray[np.int64], list[str | None]]:
     """(P, 2) query and item of each positive, and who alone speaks for it: its only proposer, where no other source."""
-    by: dict[Pair, set[str]] = defaultdict(set)
-    for proposal in of.project.proposals:
-        by[proposal.pair].add(proposal.annotator)
     rows = of.project.merged.pairs
     kept = rows[rows["kept"]]
-    elsewhere = (kept["original"] | kept["rated"]).to_numpy()
-    asked = set(lists.query_ids.tolist())
-    pairs, alone = [], []
-    for pair, is_elsewhere in zip(unpack_pairs(kept["pair"].to_numpy()), elsewhere.tolist(), strict=True):
-        if query_of(pair, direction) in asked:
-            pairs.append((query_of(pair, direction), item_of(pair, direction)))
-            proposers = by.get(pair, set())
-            alone.append(next(iter(proposers)) if len(proposers) == 1 and not is_elsewhere else None)
-    return np.array(pairs, np.int64).reshape(-1, 2), alone
+    pairs = np.stack(query_and_item(kept["pair"].to_numpy(), direction), axis=1)
+    asked = contains(lists.query_ids, pairs[:, 0])
+    only = of.project.ranks.drop_duplicates("pair", keep=False).set_index("pair")["annotator"].astype(object)
+    alone = only.reindex(kept["pair"]).mask((kept["original"] | kept["rated"]).to_numpy())
+    return pairs[asked], [None if pd.isna(name) else name for name in alone[asked]]
 
 
 def _values(lists: Lists, pairs: NDArray[np.int64]) -> NDArray[np.float64]:

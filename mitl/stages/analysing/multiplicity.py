@@ -10,10 +10,11 @@ from functools import partial
 from mitl.analysis.report.inputs import Multiplicity
 from mitl.analysis.report.plots import multiplicity_svg
 from mitl.analysis.uncertainty import CountSpread, spread
+from mitl.core.arrays import contains, distinct, pack_each
 from mitl.errors import MetricError
 from mitl.positives.merging import listed_queries
-from mitl.records import Direction, Pair, Table
-from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
+from mitl.records import Direction, Table
+from mitl.stages.analysing.snapshot import ProjectSnapshot, query_and_item
 from mitl.stages.analysing.table import (
     NO_JUDGEMENTS,
     Analysis,
@@ -33,17 +34,17 @@ def multiplicities(project: ProjectSnapshot) -> tuple[Multiplicity, ...]:
     """
     after = listed_queries(project.merged, project.queries)
     rows = []
-    for direction in Direction:
-        candidates: set[Pair] = {
-            proposal.pair
-            for proposal in project.proposals
-            if proposal.direction is direction
-            and (proposal.annotator not in project.withdrawn or proposal.pair in project.answers)
-        }
-        answered = {pair for pair in candidates if pair in project.answers}
-        looked_at = {query_of(pair, direction) for pair in answered}
-        queries = [query for query in project.queries[direction] if not project.answers or query in looked_at]
-        before = Counter(query_of(pair, direction) for pair in project.originals)
+    found = project.proposals
+    standing = ~found["annotator"].isin(project.withdrawn)
+    stay = found[standing | contains(project.answered, found["pair"].to_numpy())]
+    for way, direction in enumerate(Direction):
+        candidates = distinct(stay.loc[stay["direction"] == way, "pair"].to_numpy())
+        answered = candidates[contains(project.answered, candidates)]
+        looked_at = set(query_and_item(answered, direction)[0].tolist())
+        queries = [
+            query for query in project.queries[direction] if project.answers.empty or query in looked_at
+        ]
+        before = Counter(query_and_item(pack_each(project.originals), direction)[0].tolist())
         if queries:
             rows.append(
                 Multiplicity(
@@ -59,7 +60,7 @@ def multiplicities(project: ProjectSnapshot) -> tuple[Multiplicity, ...]:
 
 
 def _compute(of: AnalysisInput) -> tuple[Multiplicity, ...]:
-    if not of.project.stored and not of.project.ratings:
+    if of.project.judgements.empty and not of.project.ratings:
         raise MetricError(NO_JUDGEMENTS)
     rows = multiplicities(of.project)
     if not rows:
@@ -123,7 +124,7 @@ def _show(made: Sequence[Multiplicity], of: AnalysisInput) -> Findings:
                 "that people looked at; "
                 f"{multiplicity.answered:,} of {multiplicity.candidates:,} candidate pairs are answered so far"
                 for multiplicity in made
-                if of.project.answers and not multiplicity.complete
+                if not of.project.answers.empty and not multiplicity.complete
             ),
         ),
         rows={"multiplicity": Table("", ("direction", "set", "positives", "queries"), histogram)},

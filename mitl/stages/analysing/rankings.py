@@ -11,8 +11,9 @@ from mitl.analysis.correlations import as_matrix
 from mitl.analysis.diversity import Items, label_taus, mutual_rank_table, tau_table
 from mitl.analysis.records import Diversity, LabelOrder, Matrix
 from mitl.analysis.report.machine_plots import matrix_svg
+from mitl.core.arrays import places
 from mitl.records import Direction, Table
-from mitl.stages.analysing.snapshot import item_of, query_of
+from mitl.stages.analysing.snapshot import query_and_item
 from mitl.stages.analysing.table import (
     Analysis,
     AnalysisInput,
@@ -111,13 +112,10 @@ def _label_orders(of: AnalysisInput) -> tuple[LabelOrder, ...]:
 
 def _label_order(of: AnalysisInput, direction: Direction) -> list[LabelOrder]:
     lists = of.judged_lists(direction)
-    place = {query: row for row, query in enumerate(lists.query_ids.tolist())}
-    judged = [
-        (place[query_of(pair, direction)], item_of(pair, direction), answer.label.code)
-        for pair, answer in of.project.answers.items()
-        if query_of(pair, direction) in place
-    ]
-    queries, items, codes = np.array(judged, np.int64).T
+    queries, items = query_and_item(of.project.answered, direction)
+    queries = places(lists.query_ids, queries)
+    ranked, codes = queries >= 0, of.project.answers["label"].to_numpy(np.int64) + 1
+    queries, items, codes = queries[ranked], items[ranked], codes[ranked]
     orders = []
     for name, ranking in zip(lists.annotators, lists.items, strict=True):
         taus = label_taus(ranking, queries, items, codes)

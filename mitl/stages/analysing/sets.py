@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from mitl.core.arrays import unpack_pairs
 from mitl.datasets.cxc import POSITIVE_FROM
 from mitl.errors import ReleaseError
 from mitl.positives.folders import require_one_dataset
 from mitl.positives.sources import ByQuery, Quality, Verified, quality, read_set
 from mitl.records import Direction, Pair
-from mitl.stages.analysing.snapshot import ProjectSnapshot, item_of, query_of
+from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.analysing.table import (
     Analysis,
     AnalysisInput,
@@ -35,9 +36,11 @@ def _compare(of: AnalysisInput) -> dict[str, dict[Direction, Quality]]:
     of.require_judgements()
     project = of.project
     images, captions = project.image_ids, project.caption_ids
-    named = {pair: (images[pair.image_id], captions[pair.caption_id]) for pair in project.answers}
-    positive = (named[pair] for pair, answer in project.answers.items() if answer.label.is_positive)
-    verified = Verified(frozenset(named.values()), frozenset(positive))
+    judged, positive = (
+        frozenset((images[pair.image_id], captions[pair.caption_id]) for pair in unpack_pairs(pairs))
+        for pairs in (project.answered, project.positive)
+    )
+    verified = Verified(judged, positive)
     queries = {d: [project.sides(d)[0][query] for query in project.queries[d]] for d in Direction}
     return {
         name: {d: quality(by_query.get(d, {}), verified, queries[d], d) for d in Direction if queries[d]}
@@ -64,13 +67,13 @@ def _sets(
     return sets
 
 
-def _by_query(project: ProjectSnapshot, pairs: Iterable[Pair]) -> dict[Direction, dict[str, set[str]]]:
+def _by_query(project: ProjectSnapshot, pairs: Sequence[Pair]) -> dict[Direction, dict[str, set[str]]]:
     by_query: dict[Direction, dict[str, set[str]]] = {direction: {} for direction in Direction}
-    for pair in pairs:
-        for direction in Direction:
-            queries, gallery = project.sides(direction)
-            items = by_query[direction].setdefault(queries[query_of(pair, direction)], set())
-            items.add(gallery[item_of(pair, direction)])
+    for direction, of_direction in by_query.items():
+        queries, gallery = project.sides(direction)
+        for pair in pairs:
+            query, item = direction.ordered(*pair)
+            of_direction.setdefault(queries[query], set()).add(gallery[item])
     return by_query
 
 

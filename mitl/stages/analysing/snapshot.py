@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import pack_each
+from mitl.core.arrays import Ints, coded, contains, distinct, pack_each, pack_pair, pack_pairs, unpack_ids
 from mitl.crowd.context import choose_environment
 from mitl.crowd.truth import TruthOf, has_known_truth, truth_source
 from mitl.datasets.scenes.files import read_world
@@ -21,39 +22,36 @@ from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, ledger, open_work, releases
-from mitl.db.store import judgements as judgement_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.columns import judgement_columns, proposal_columns
 from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.items import DatasetRow, ExclusionRow
-from mitl.db.store.judgements import StoredJudgement
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.open_work import OpenWork
 from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import declared_questions
+from mitl.judgements.answer_table import POSITIVE_LABELS
 from mitl.judgements.gold_records import GoldState, gold_state
 from mitl.positives.exclusions import Exclusions
 from mitl.positives.merging import Merged, MergeRules, gather, merge
-from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers, pair_answers
+from mitl.positives.pair_answers import PairAnswer, pair_answers
 from mitl.records import (
     BatchKind,
     CaptionItem,
     Concept,
     Direction,
     Environment,
-    HitItem,
     ImageItem,
-    Judgement,
     JudgementSource,
     Label,
     Pair,
     PairRole,
-    Proposal,
     Shortcoming,
 )
-from mitl.records.frames import counts
-from mitl.records.questions import Question
+from mitl.records.frames import LABELS, counts, is_asked
+from mitl.records.questions import CONCEPT, SHORTCOMING, Question
 from mitl.settings import WORLD_FOLDER, Settings
 from mitl.stages.collecting.show import picked_pairs
 from mitl.stages.fusing.scores import sources
@@ -91,18 +89,21 @@ class ProjectSnapshot:
     """`mitl.stages.fusing.scores.sources`."""
     annotators: tuple[AnnotatorRow, ...]
     queries: Mapping[Direction, tuple[int, ...]]
-    proposals: tuple[Proposal, ...]
-    """Each (pair, annotator, direction) once, with its best rank over all runs."""
+    proposals: pd.DataFrame
+    """``PROPOSALS``, those of withdrawn annotators too."""
     withdrawn: frozenset[str]
     """`mitl.db.store.proposals.withdrawn_names`."""
     batches: tuple[BatchRow, ...]
     wordings: Mapping[str, Sequence[str]]
     """`mitl.db.store.journal.wordings`."""
     hits: tuple[StoredHit, ...]
-    hit_items: Mapping[int, list[HitItem]]
+    roles: Mapping[int, Counter[PairRole]]
+    """Batch → role → places on its pages."""
+    candidates: pd.DataFrame
+    """`mitl.db.store.hits.candidate_columns`."""
     submissions: tuple[StoredAssignment, ...]
-    stored: tuple[StoredJudgement, ...]
-    """Every answer but an audit's, with the submission that it stands in."""
+    judgements: pd.DataFrame
+    """``judgement_schema`` of the questions: every answer but an audit's, by submission and place."""
     machine: pd.DataFrame
     """``MACHINE_LABELS`` of the labelling that stands."""
     spent: Mapping[str, int]
@@ -120,14 +121,14 @@ class ProjectSnapshot:
     """The environments that hold batches."""
 
     @cached_property
-    def standing(self) -> tuple[Proposal, ...]:
+    def standing(self) -> pd.DataFrame:
         """The proposals but those of withdrawn annotators, about whose pairs nobody is asked any more."""
-        return tuple(proposal for proposal in self.proposals if proposal.annotator not in self.withdrawn)
+        return self.proposals[~self.proposals["annotator"].isin(self.withdrawn)]
 
     @cached_property
-    def askable(self) -> tuple[Proposal, ...]:
+    def askable(self) -> pd.DataFrame:
         """Those of ``standing`` that no exclusion list names: people are asked about their pairs alone."""
-        return tuple(proposal for proposal in self.standing if proposal.pair not in self.exclusions)
+        return self.standing[~self.exclusions.name(self.standing["pair"].to_numpy())]
 
     @property
     def scored_in(self) -> Environment | None:
@@ -184,19 +185,31 @@ class ProjectSnapshot:
         return Exclusions.of((row.kind, row.image_id, row.caption_id) for row in self.exclusion_rows)
 
     @cached_property
-    def judgements(self) -> pd.DataFrame:
-        """Every answer in a frame (``JUDGEMENTS``), in the order of ``stored``."""
-        return judgement_frame(row.record for row in self.stored)
-
-    @cached_property
     def golds(self) -> GoldState:
         """The workers' gold records, and the controls that are not to be trusted."""
         return gold_state(self.judgements, self.settings.gold_rule)
 
     @cached_property
-    def answers(self) -> dict[Pair, PairAnswer]:
-        """What people answered on each pair, majority of the usable answers."""
-        return majority_answers(self.judgements)
+    def answers(self) -> pd.DataFrame:
+        """What people answered on each pair, majority of the usable answers (``PAIR_ANSWERS``)."""
+        return pair_answers(self.judgements).pairs
+
+    @cached_property
+    def answered(self) -> Ints:
+        """The pairs of ``answers``, packed and ascending."""
+        return self.answers["pair"].to_numpy()
+
+    @cached_property
+    def positive(self) -> Ints:
+        """Those that people called a match."""
+        return self.answered[self.answers["label"] < POSITIVE_LABELS]
+
+    def answer(self, pair: Pair) -> PairAnswer | None:
+        """What people answered on a pair; None where nobody did."""
+        found = self.answers.iloc[_span(self.answered, pair)].to_dict("records")
+        return next(
+            (PairAnswer(LABELS[row["label"]], row["n_judgements"], row["probability"]) for row in found), None
+        )
 
     @cached_property
     def merged(self) -> Merged:
@@ -234,72 +247,109 @@ class ProjectSnapshot:
         return truth_matrix(world, searched, asked).T
 
     @cached_property
-    def ranks(self) -> Mapping[Pair, Mapping[str, int]]:
-        """Pair → annotator → the better of its ranks over both directions."""
-        ranks: dict[Pair, dict[str, int]] = defaultdict(dict)
-        for proposal in self.proposals:
-            best = ranks[proposal.pair]
-            best[proposal.annotator] = min(proposal.rank, best.get(proposal.annotator, proposal.rank))
-        return dict(ranks)
+    def ranks(self) -> pd.DataFrame:
+        """Each ``pair`` and ``annotator`` once, in order, with the better ``rank`` over both directions."""
+        by = self.proposals.groupby(["pair", "annotator"], observed=True, as_index=False)
+        return by.agg({"rank": "min"})
 
     def found_by(self, pair: Pair) -> tuple[tuple[str, int], ...]:
-        """(annotator, rank) of each proposal of the pair."""
-        return tuple(self.ranks.get(pair, {}).items())
+        """(annotator, rank) of each annotator that proposed the pair, in the order of the runs."""
+        rows = self.ranks.iloc[_span(self.ranks["pair"].to_numpy(), pair)]
+        rank_of = dict(zip(rows["annotator"], rows["rank"].tolist(), strict=True))
+        return tuple((row.name, rank_of[row.name]) for row in self.annotators if row.name in rank_of)
 
     def is_original(self, pair: Pair) -> bool:
         """Whether the caption was written for this image, or the data set knows otherwise that they match."""
-        return pair in self._originals
+        return self.original_pairs[_span(self.original_pairs, pair)].size > 0
 
     @cached_property
-    def _originals(self) -> frozenset[Pair]:
-        return frozenset(self.originals)
+    def original_pairs(self) -> Ints:
+        """``originals``, packed and ascending."""
+        return pack_pairs(self.originals)
+
+    @cached_property
+    def asked_pairs(self) -> Ints:
+        """What people were asked about: candidates of posted HITs, and what past work judged; packed, ascending."""
+        judged = self.judgements.loc[is_asked(self.judgements), "pair"]
+        out = self.candidates.loc[self.candidates["out"], "pair"]
+        return distinct(np.concatenate([out, judged]))
 
     def is_refused(self, pair: Pair) -> bool:
         """Whether people answered, and called it no match."""
-        answer = self.answers.get(pair)
+        answer = self.answer(pair)
         return answer is not None and not answer.label.is_positive
 
     @cached_property
-    def _counting(self) -> Mapping[Pair, list[Judgement]]:
-        """The answers on each pair that count."""
-        by_pair: dict[Pair, list[Judgement]] = defaultdict(list)
-        for place in np.flatnonzero(counts(self.judgements)):
-            record = self.stored[place].record
-            by_pair[record.pair].append(record)
-        return by_pair
+    def counting(self) -> pd.DataFrame:
+        """The rows of ``judgements`` that count, by pair and in order; workers by their places among its categories."""
+        rows = self.judgements.assign(worker=self.judgements["worker"].cat.codes)
+        return rows[counts(rows)].sort_values("pair", kind="stable", ignore_index=True)
+
+    @cached_property
+    def _counting(self) -> dict[str, Ints]:
+        """Its columns as arrays, in which one pair is found in a tenth of the time."""
+        return {str(name): self.counting[name].to_numpy() for name in self.counting}
+
+    def _on(self, pair: Pair, column: str) -> Ints:
+        """A column of the answers on a pair that count."""
+        return self._counting[column][_span(self._counting["pair"], pair)]
 
     def given(self, pair: Pair) -> tuple[Label, ...]:
         """The usable answers, best first."""
-        labels = (record.label for record in self._counting.get(pair, ()))
-        return tuple(sorted((label for label in labels if label is not None), key=lambda label: label.code))
+        return tuple(LABELS[label] for label in np.sort(self._on(pair, "label")))
 
     def people(self, pair: Pair) -> int:
         """How many workers gave its usable answers."""
-        return len({record.worker for record in self._counting.get(pair, ())})
+        return len(distinct(self._on(pair, "worker")))
 
     def reasons(self, pair: Pair) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
         """What its workers ticked, each once."""
-        records: Sequence[Judgement] = self._counting.get(pair, ())
-        shortcomings = dict.fromkeys(tick for record in records for tick in record.shortcomings)
-        return tuple(shortcomings), tuple(
-            dict.fromkeys(tick for record in records for tick in record.concepts)
+        return _ticked(self._on(pair, SHORTCOMING.column), self._on(pair, CONCEPT.column))
+
+    @cached_property
+    def faults(self) -> pd.Series[Any]:
+        """Packed pair → how many parts of its caption are wrong by its workers' ticks; matches that have any."""
+        rows = self.counting[contains(self.positive, self.counting["pair"].to_numpy())]
+        if rows.empty:
+            return pd.Series(np.empty(0, np.int64), np.empty(0, np.int64))
+        first = np.flatnonzero(np.diff(rows["pair"], prepend=-1))
+        shortcomings, concepts = (
+            np.bitwise_or.reduceat(rows[question.column].to_numpy(np.int64), first)
+            for question in (SHORTCOMING, CONCEPT)
         )
+        kinds, of_kind = coded(shortcomings << len(CONCEPT.choices) | concepts)
+        masks = [divmod(kind, 1 << len(CONCEPT.choices)) for kind in kinds.tolist()]
+        parts = [len(wrong_parts(*_ticked([shortcoming], [concept]))) for shortcoming, concept in masks]
+        found = pd.Series(np.array(parts)[of_kind], rows["pair"].to_numpy()[first])
+        return found[found > 0]
 
     def truth(self, pair: Pair) -> Label | None:
         """What is true of it; None where that is not known, or nothing was proposed."""
-        if self.truth_of is None or not self.proposals:
+        if self.truth_of is None or self.proposals.empty:
             return None
         return self.truth_of(self.image_ids[pair.image_id], self.caption_ids[pair.caption_id]).label
 
 
-def query_of(pair: Pair, direction: Direction) -> int:
-    """The query's side of a pair."""
-    return pair.image_id if direction is Direction.I2T else pair.caption_id
+def _ticked(
+    shortcomings: Iterable[int], concepts: Iterable[int]
+) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
+    """What the masks of both questions say was ticked, each once."""
+    named, ways = (
+        dict.fromkeys(choice.value for mask in masks for choice in question.chosen(mask))
+        for question, masks in ((SHORTCOMING, shortcomings), (CONCEPT, concepts))
+    )
+    return tuple(map(Shortcoming, named)), tuple(map(Concept, ways))
 
 
-def item_of(pair: Pair, direction: Direction) -> int:
-    """The gallery's side of a pair."""
-    return pair.caption_id if direction is Direction.I2T else pair.image_id
+def _span(rising: Ints, pair: Pair) -> slice:
+    """The places of a pair among packed ones."""
+    packed = pack_pair(pair)
+    return slice(np.searchsorted(rising, packed), np.searchsorted(rising, packed, "right"))
+
+
+def query_and_item(pairs: Ints, direction: Direction) -> tuple[Ints, Ints]:
+    """Both sides of packed pairs: what searches, and what is found."""
+    return direction.ordered(*unpack_ids(pairs))
 
 
 def read_project(
@@ -308,7 +358,6 @@ def read_project(
     """Read it all; the environment as `choose_environment` chooses it, where nothing is posted that of a release."""
     chosen = choose_environment(session, environment, unposted=Environment.LIVE)
     dataset = item_store.dataset(session)
-    hits = hit_store.hits(session, chosen)
     batches = tuple(hit_store.batches(session, chosen))
     asked = [
         batch.template
@@ -316,6 +365,7 @@ def read_project(
         if batch.source is JudgementSource.CROWD and batch.kind == BatchKind.PAIRS
     ]
     queries = proposal_store.queries(session)
+    questions = declared_questions(asked, settings.wordings)
     return ProjectSnapshot(
         settings=settings,
         environment=chosen,
@@ -330,33 +380,20 @@ def read_project(
         fused_from=tuple(sources(session)),
         annotators=tuple(proposal_store.annotators(session)),
         queries={direction: tuple(items) for direction, items in queries.items()},
-        proposals=_best(proposal_store.proposals(session)),
+        proposals=proposal_columns(session, withdrawn=True),
         withdrawn=proposal_store.withdrawn_names(session),
         batches=batches,
         wordings=journal.wordings(session),
-        questions=declared_questions(asked, settings.wordings),
+        questions=questions,
         posted_to=tuple(hit_store.environments(session)),
-        hits=tuple(hits),
-        hit_items=hit_store.hit_items(session, [hit.id for hit in hits]),
+        hits=tuple(hit_store.hits(session, chosen)),
+        roles=hit_store.roles(session, chosen),
+        candidates=hit_store.candidate_columns(session, chosen),
         submissions=tuple(answer_store.assignments(session, chosen)),
         machine=audit_store.machine_labels(session, chosen),
-        stored=tuple(
-            row
-            for row in judgement_store.judgements(session, chosen)
-            if row.record.role is not PairRole.AUDIT
-        ),
+        judgements=judgement_columns(session, chosen, questions=questions),
         spent=journal.spent(session, chosen),
         releases=tuple(releases.built(session, chosen)),
         work=open_work.open_work(session, chosen),
         settled=tuple(ledger.settled_work(session, chosen)),
     )
-
-
-def _best(proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
-    """Later runs propose much of what earlier ones did; a pair counts once per annotator and direction."""
-    best: dict[tuple[Pair, str, Direction], Proposal] = {}
-    for proposal in proposals:
-        key = (proposal.pair, proposal.annotator, proposal.direction)
-        if key not in best or proposal.rank < best[key].rank:
-            best[key] = proposal
-    return tuple(best.values())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mitl.analysis.records import Cell, Matrix
 from mitl.analysis.report.inputs import Section
+from mitl.core.arrays import contains, distinct
 from mitl.db.session import open_database
 from mitl.errors import MetricError, UsageError
 from mitl.progress import Progress, no_progress
@@ -20,7 +21,7 @@ from mitl.proposals.candidates import ranking_path
 from mitl.records import Direction, Environment, Table
 from mitl.retrieval.rankings import read_ranking
 from mitl.settings import Settings
-from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of, read_project
+from mitl.stages.analysing.snapshot import ProjectSnapshot, query_and_item, read_project
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -118,7 +119,7 @@ class AnalysisInput:
 
     def require_judgements(self) -> None:
         """MetricError where nobody has judged a pair."""
-        if not self.project.answers:
+        if self.project.answers.empty:
             raise MetricError(NO_JUDGEMENTS)
 
     @cached_property
@@ -149,8 +150,7 @@ class AnalysisInput:
             MetricError: there is none, or one annotator alone for the analysis ``takes_two``.
         """
         lists = self.lists(direction)
-        judged = {query_of(pair, direction) for pair in self.project.answers}
-        kept = np.isin(lists.query_ids, np.array(sorted(judged), np.int64))
+        kept = contains(distinct(query_and_item(self.project.answered, direction)[0]), lists.query_ids)
         if not kept.any():
             raise MetricError(
                 f"no {direction} query with kept rankings has a judged pair; run `mitl harvest`"

@@ -112,7 +112,7 @@ def _compute(of: AnalysisInput) -> _Made:
     Raises:
         MetricError: nothing is judged and no truth is known, or no annotator gives a variance.
     """
-    if not of.project.answers and not of.project.has_truth:
+    if of.project.answers.empty and not of.project.has_truth:
         raise MetricError(NO_JUDGEMENTS)
     measured: list[Uncertainty] = []
     without: dict[str, str] = {}
@@ -153,7 +153,7 @@ def _positives(
 ) -> list[tuple[str, Values]]:
     """Positives of each query: of the release as it would be now, and true ones in a generated world."""
     counts: list[tuple[str, Values]] = []
-    if project.answers:
+    if not project.answers.empty:
         merged = listed_queries(project.merged, project.queries)[direction]
         counts.append(("judged", np.array([len(merged.get(query, ())) for query in queries], np.float64)))
     if project.has_truth and queries:

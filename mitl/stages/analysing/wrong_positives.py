@@ -10,9 +10,14 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
+import numpy as np
+
 from mitl.analysis.report.views import picture_uris
+from mitl.core.arrays import unpack_pairs
 from mitl.errors import MetricError
 from mitl.records import Concept, ExclusionKind, Label, Pair, Table
+from mitl.records.frames import LABELS
+from mitl.records.questions import CONCEPT, SHORTCOMING
 from mitl.stages.analysing.snapshot import OBJECT, ProjectSnapshot, wrong_parts
 from mitl.stages.analysing.table import (
     Analysis,
@@ -84,24 +89,24 @@ def _compute(of: AnalysisInput) -> _Made:
     """
     of.require_judgements()
     project, truth = of.project, of.project.truth_of
-    if truth is None and not any(row.record.shortcomings or row.record.concepts for row in project.stored):
+    ticks = project.judgements[[SHORTCOMING.column, CONCEPT.column]]
+    if truth is None and not ticks.to_numpy().any():
         raise MetricError("nobody was asked what is wrong; publish with `--template pairs-rationale`")
-    positive = [pair for pair, answer in project.answers.items() if answer.label.is_positive]
-    if not positive:
+    if not len(project.positive):
         raise MetricError("people called no pair a match yet; run `mitl harvest`")
+    pairs = project.faults.index.to_numpy() if truth is None else project.positive
+    answers = project.answers.iloc[np.searchsorted(project.answered, pairs)]
     wrong = []
-    for pair in sorted(positive):
-        true = (
-            None
-            if truth is None
-            else truth(project.image_ids[pair.image_id], project.caption_ids[pair.caption_id])
-        )
-        ticks = project.reasons(pair) if true is None else (true.shortcomings, true.concepts)
-        if parts := wrong_parts(*ticks):
-            answer, label = project.answers[pair], None if true is None else true.label
+    for pair, label, n in zip(unpack_pairs(pairs), answers["label"], answers["n_judgements"], strict=True):
+        if truth is None:
+            true, named = None, project.reasons(pair)
+        else:
+            known = truth(project.image_ids[pair.image_id], project.caption_ids[pair.caption_id])
+            true, named = known.label, (known.shortcomings, known.concepts)
+        if parts := wrong_parts(*named):
             is_excluded = pair in project.exclusions
-            wrong.append(WrongPositive(pair, answer.label, answer.n_judgements, parts, label, is_excluded))
-    return _Made(project, wrong, len(positive), sum(pair in project.exclusions for pair in positive))
+            wrong.append(WrongPositive(pair, LABELS[label], n, parts, true, is_excluded))
+    return _Made(project, wrong, len(project.positive), int(project.exclusions.name(project.positive).sum()))
 
 
 def _show(made: _Made, _: AnalysisInput) -> Findings:

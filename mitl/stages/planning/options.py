@@ -16,12 +16,12 @@ from mitl.analysis.report.loop_plots import Curve
 from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, Pilot, ResampledEstimate, estimate
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.core.arrays import Floats, Ints, contains, pack_each, pack_pairs, places
+from mitl.core.arrays import Floats, Ints, contains, distinct, places
 from mitl.crowd.context import Context
 from mitl.errors import AuditError, TooFewAnswersError, UsageError
 from mitl.fusion.models import pilot_scores, rank_features
-from mitl.records import Direction, Environment, HitState, PairRole, several
-from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
+from mitl.records import Direction, Environment, HitState, several
+from mitl.stages.analysing.snapshot import ProjectSnapshot, query_and_item
 from mitl.stages.auditing.hit_price import HitPrice, latest_wording, price_of
 from mitl.stages.fusing.scores import fused_scores
 
@@ -76,10 +76,11 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         TooFewAnswersError: nobody was asked.
         AuditError: nothing was proposed, or nobody answered.
     """
-    pairs = pack_pairs({proposal.pair for proposal in project.askable})
+    asked = project.askable
+    pairs = distinct(asked["pair"].to_numpy())
     if not len(pairs):
         raise AuditError("no candidate pair to plan for; run `mitl propose`")
-    if not project.answers:
+    if project.answers.empty:
         if not project.hits:
             raise TooFewAnswersError("nobody has answered a candidate yet")
         out = any(hit.state is HitState.POSTED for hit in project.hits)
@@ -87,28 +88,19 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         raise AuditError(f"no candidate has a usable answer yet; {then}")
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
-        pairs_of_way = [ranked.pair for ranked in project.askable if ranked.direction is direction]
-        at = places(pairs, pack_each(pairs_of_way))
-        asking = [query_of(pair, direction) for pair in pairs_of_way]
-        queries[at] = (number << _QUERY_BITS) + np.array(asking, np.int64)
-    judged = list(project.answers)
-    at = places(pairs, pack_each(judged))
+        of_way = asked.loc[asked["direction"] == number, "pair"].to_numpy()
+        queries[places(pairs, of_way)] = (number << _QUERY_BITS) + query_and_item(of_way, direction)[0]
+    at = places(pairs, project.answered)
     is_candidate = at >= 0
     if not is_candidate.any():
         raise TooFewAnswersError("no answer is on a candidate, so nothing is known of them")
-    labels = np.array([project.answers[pair].label.is_positive for pair in judged], np.bool_)
+    labels = contains(project.positive, project.answered)
     order = np.argsort(at[is_candidate], kind="stable")
     answered = at[is_candidate][order]
     pilots = {batch.id for batch in project.batches if batch.pilot}
-    random = {
-        item.pair
-        for hit in project.hits
-        if hit.batch_id in pilots
-        for item in project.hit_items.get(hit.id, ())
-        if item.role is PairRole.CANDIDATE
-    }
+    random = project.candidates.loc[project.candidates["batch"].isin(pilots), "pair"].to_numpy()
     from_samples = np.sort(np.fromiter(sampled, np.int64, len(sampled)))
-    drawn = contains(pack_pairs(random), pairs[answered]) | contains(from_samples, pairs[answered])
+    drawn = contains(distinct(random), pairs[answered]) | contains(from_samples, pairs[answered])
     return Candidates(pairs, queries, answered, labels[is_candidate][order], drawn)
 
 
@@ -140,16 +132,13 @@ def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
             f"of {several(len(found.answered), 'answered candidate')} {matches} are matches, so nothing tells what a "
             "rank is worth"
         )
-    names = {row.name: number for number, row in enumerate(project.annotators)}
-    ways = {direction: number for number, direction in enumerate(Direction)}
     rows = project.askable
+    annotator = rows["annotator"].cat.set_categories([row.name for row in project.annotators]).cat.codes
     features = rank_features(
-        np.array(
-            [names[proposal.annotator] * len(ways) + ways[proposal.direction] for proposal in rows], np.int64
-        ),
-        places(found.pairs, pack_each([proposal.pair for proposal in rows])),
-        np.array([proposal.rank for proposal in rows], np.int64),
-        np.array([proposal.similarity for proposal in rows], np.float64),
+        annotator.to_numpy(np.int64) * len(Direction) + rows["direction"].to_numpy(),
+        places(found.pairs, rows["pair"].to_numpy()),
+        rows["rank"].to_numpy(np.int64),
+        rows["similarity"].to_numpy(),
         len(found.pairs),
     )
     return pilot_scores(features, found.queries, found.answered, found.matches, seed)

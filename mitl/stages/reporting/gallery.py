@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from textwrap import shorten
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import (
     Dispute,
@@ -16,18 +20,18 @@ from mitl.analysis.report.inputs import (
     FoundPair,
     Frame,
 )
-from mitl.core.arrays import unpack_pairs
+from mitl.core.arrays import Flags, Ints, contains, distinct, pack_each, pack_pair, unpack_pairs
+from mitl.judgements.answer_table import POSITIVE_LABELS
 from mitl.records import Direction, ImageItem, Label, Pair
-from mitl.stages.analysing.snapshot import ProjectSnapshot, wrong_parts
+from mitl.records.frames import LABELS
+from mitl.records.questions import CONCEPT, SHORTCOMING
+from mitl.stages.analysing.snapshot import ProjectSnapshot, query_and_item
 
 PER_DIRECTION = 6
 MOST = {Frame.ORIGINAL: 5, Frame.YES: 6, Frame.WEAK_YES: 4, Frame.CXC: 3, Frame.REFUSED: 3}
 """Items shown of each kind; the page says how many there are."""
 SHOWN = 6
 """Pairs of each kind of disagreement, and of the found matches."""
-
-Weight = tuple[float, ...]
-"""The smaller, the more a pair is worth a look."""
 
 
 def examples(project: ProjectSnapshot) -> tuple[ExampleQuery, ...]:
@@ -52,30 +56,26 @@ class _Gallery:
 
     def __init__(self, project: ProjectSnapshot) -> None:
         self._project = project
-        self._positives = set(unpack_pairs(project.merged.where("kept")))
-        self._pairs: dict[Direction, dict[int, set[Pair]]] = {way: defaultdict(set) for way in Direction}
-        for pair in {*project.answers, *self._positives, *project.originals}:
-            self._pairs[Direction.I2T][pair.image_id].add(pair)
-            self._pairs[Direction.T2I][pair.caption_id].add(pair)
+        self._positives = distinct(project.merged.where("kept"))
+        self._pairs = distinct(np.concatenate([project.answered, self._positives, project.original_pairs]))
+        gained = self._positives[~contains(project.original_pairs, self._positives)]
+        self._gained = {way: Counter(query_and_item(gained, way)[0].tolist()) for way in Direction}
 
     def gainers(self, direction: Direction, queries: Sequence[int]) -> list[int]:
         """The queries with positives beyond the originals, most first."""
-        gained = {query: self._gained(direction, query) for query in queries}
+        gained = self._gained[direction]
         return sorted(
             (query for query in queries if gained[query]), key=lambda query: (-gained[query], query)
         )
 
-    def _gained(self, direction: Direction, query: int) -> int:
-        pairs = self._pairs[direction].get(query, set())
-        return sum(pair in self._positives and not self._project.is_original(pair) for pair in pairs)
-
     def example(self, direction: Direction, query: int) -> ExampleQuery:
         """One query with its originals, its positives and near misses that people refused."""
         project = self._project
+        found = self._pairs[query_and_item(self._pairs, direction)[0] == query]
         pairs = [
             pair
-            for pair in sorted(self._pairs[direction][query], key=self._order)
-            if pair in self._positives or project.is_original(pair) or project.is_refused(pair)
+            for pair in sorted(unpack_pairs(found), key=self._order)
+            if self._is_positive(pair) or project.is_original(pair) or project.is_refused(pair)
         ]
         items = [self._item(direction, pair) for pair in pairs]
         totals = Counter(item.frame for item in items)
@@ -96,19 +96,22 @@ class _Gallery:
             text=_document(image) if i2t and image else None if caption is None else caption.text,
             image=shows.path if shows else None,
             totals=tuple((frame, totals[frame]) for frame in Frame if totals[frame]),
-            gained=self._gained(direction, query),
+            gained=self._gained[direction][query],
         )
+
+    def _is_positive(self, pair: Pair) -> bool:
+        return bool(contains(self._positives, np.array([pack_pair(pair)]))[0])
 
     def _order(self, pair: Pair) -> tuple[bool, int, int, Pair]:
         """Originals first, then by answer and by the best rank that any annotator gave."""
-        answer = self._project.answers.get(pair)
-        best = min(self._project.ranks.get(pair, {}).values(), default=10**6)
+        answer = self._project.answer(pair)
+        best = min((rank for _, rank in self._project.found_by(pair)), default=10**6)
         return (not self._project.is_original(pair), answer.label.code if answer else 5, best, pair)
 
     def _item(self, direction: Direction, pair: Pair) -> ExampleItem:
         project = self._project
         image, caption = project.image_of[pair.image_id], project.caption_of[pair.caption_id]
-        answer = project.answers.get(pair)
+        answer = project.answer(pair)
         shortcomings, concepts = project.reasons(pair)
         i2t = direction is Direction.I2T
         return ExampleItem(
@@ -122,7 +125,7 @@ class _Gallery:
             shortcomings=shortcomings,
             concepts=concepts,
             truth=project.truth(pair),
-            released=pair in self._positives,
+            released=self._is_positive(pair),
         )
 
 
@@ -137,17 +140,15 @@ def found_pairs(project: ProjectSnapshot) -> Found:
     Those with the largest share of plain yes come first, then those of most people, then the data set's order; no two
     that are shown share an image or a caption.
     """
-    beyond = [pair for pair in project.answers if not project.is_original(pair)]
-    if not beyond:
+    beyond = project.answered[~contains(project.original_pairs, project.answered)]
+    if not len(beyond):
         return Found()
-    kept = set(unpack_pairs(project.merged.where("kept")))
-    matches = [pair for pair in beyond if pair in kept and not project.is_refused(pair)]
-
-    def weight(pair: Pair) -> tuple[float, int, Pair]:
-        labels = project.given(pair)
-        return (-labels.count(Label.YES) / len(labels), -project.people(pair), pair)
-
-    shown, _ = _apart(sorted(matches, key=weight))
+    kept = distinct(project.merged.where("kept"))
+    matches = beyond[contains(kept, beyond) & contains(project.positive, beyond)]
+    said = project.counting[contains(matches, project.counting["pair"].to_numpy())]
+    by_pair = said.assign(yes=said["label"] == LABELS.index(Label.YES)).groupby("pair")
+    yes, people = by_pair["yes"].mean().to_numpy(), by_pair["worker"].nunique().to_numpy()
+    shown, _ = _apart(unpack_pairs(matches[np.lexsort((matches, -people, -yes))]))
     captions: dict[int, list[str]] = {pair.image_id: [] for pair in shown}
     images: dict[int, list[str]] = {pair.caption_id: [] for pair in shown}
     for original in project.originals:
@@ -165,11 +166,11 @@ def found_pairs(project: ProjectSnapshot) -> Found:
     return Found(len(matches), len(beyond), tuple(map(with_annotation, shown)))
 
 
-def disputes(project: ProjectSnapshot, true: Collection[Pair] | None = None) -> tuple[Dispute, ...]:
+def disputes(project: ProjectSnapshot, true: Ints | None = None) -> tuple[Dispute, ...]:
     """The disagreements that there could have been, those without a single case too.
 
     Args:
-        true: the pairs that are a match in truth; None where nobody knows.
+        true: packed pairs that are a match in truth, sorted; None where nobody knows.
     """
     possible = [_workers(project), _originals(project)]
     if project.ratings:
@@ -184,90 +185,75 @@ def disputes(project: ProjectSnapshot, true: Collection[Pair] | None = None) -> 
 
 def _workers(project: ProjectSnapshot) -> Dispute:
     """Answers on both sides of the scale; those furthest apart first, then those with most answers."""
-    several = [pair for pair, answer in project.answers.items() if answer.n_judgements > 1]
-
-    def weight(pair: Pair) -> Weight | None:
-        labels = project.given(pair)
-        if labels[0].is_positive == labels[-1].is_positive:
-            return None
-        return (labels[0].code - labels[-1].code, -len(labels))
-
-    return _dispute(project, DisputeKind.WORKERS, several, weight)
+    labels = project.counting.groupby("pair")["label"]
+    best, worst, n = (values.to_numpy(np.int64) for values in (labels.min(), labels.max(), labels.size()))
+    apart = (best < POSITIVE_LABELS) != (worst < POSITIVE_LABELS)
+    rows = project.answered[apart], (best - worst)[apart], -n[apart]
+    return _dispute(project, DisputeKind.WORKERS, int((n > 1).sum()), *rows)
 
 
 def _originals(project: ProjectSnapshot) -> Dispute:
     """A plain no first, then what most annotators had found."""
-    asked = [pair for pair in project.answers if project.is_original(pair)]
-
-    def weight(pair: Pair) -> Weight | None:
-        if not project.is_refused(pair):
-            return None
-        return (-project.answers[pair].label.code, -len(project.found_by(pair)))
-
-    return _dispute(project, DisputeKind.ORIGINAL, asked, weight)
+    asked = contains(project.original_pairs, project.answered)
+    pairs, label = _refused(project, asked)
+    found = project.ranks["pair"].value_counts().reindex(pairs, fill_value=0).to_numpy()
+    return _dispute(project, DisputeKind.ORIGINAL, int(asked.sum()), pairs, -label, -found)
 
 
 def _cxc(project: ProjectSnapshot) -> Dispute:
     """The rating furthest from the threshold first."""
     threshold = project.merge_rules.cxc_threshold
-    rated = [pair for pair in project.answers if pair in project.ratings]
-
-    def weight(pair: Pair) -> Weight | None:
-        score = project.ratings[pair]
-        if (score >= threshold) == project.answers[pair].label.is_positive:
-            return None
-        return (-abs(score - threshold),)
-
-    return _dispute(project, DisputeKind.CXC, rated, weight)
+    pairs = pack_each(project.ratings)
+    judged = contains(project.answered, pairs)
+    score = np.array(list(project.ratings.values()), np.float64)
+    differ = judged & ((score >= threshold) != contains(project.positive, pairs))
+    far = -np.abs(score - threshold)
+    return _dispute(project, DisputeKind.CXC, int(judged.sum()), pairs[differ], far[differ])
 
 
 def _machines(project: ProjectSnapshot) -> Dispute:
     """The best mean rank first."""
-    agreed = [pair for pair in project.answers if len(project.found_by(pair)) == len(project.annotators)]
-
-    def weight(pair: Pair) -> Weight | None:
-        if not project.is_refused(pair):
-            return None
-        return (sum(rank for _, rank in project.found_by(pair)), -project.answers[pair].label.code)
-
-    return _dispute(project, DisputeKind.MACHINES, agreed, weight)
+    by_pair = project.ranks.groupby("pair")["rank"].agg(["size", "sum"])
+    by_pair = by_pair[by_pair["size"] == len(project.annotators)]
+    agreed = contains(by_pair.index.to_numpy(), project.answered)
+    pairs, label = _refused(project, agreed)
+    ranks = by_pair["sum"].reindex(pairs).to_numpy()
+    return _dispute(project, DisputeKind.MACHINES, int(agreed.sum()), pairs, ranks, -label)
 
 
 def _wrong(project: ProjectSnapshot) -> Dispute:
     """A plain yes first, then those with most parts wrong."""
-    matches = [pair for pair, answer in project.answers.items() if answer.label.is_positive]
-
-    def weight(pair: Pair) -> Weight | None:
-        parts = wrong_parts(*project.reasons(pair))
-        return (project.answers[pair].label.code, -len(parts)) if parts else None
-
-    asked = any(any(project.reasons(pair)) for pair in project.answers)
-    return _dispute(project, DisputeKind.WRONG, matches if asked else (), weight)
+    pairs, parts = project.faults.index.to_numpy(), project.faults.to_numpy()
+    label = project.answers["label"].to_numpy()[np.searchsorted(project.answered, pairs)]
+    asked = project.counting[[SHORTCOMING.column, CONCEPT.column]].to_numpy().any()
+    return _dispute(project, DisputeKind.WRONG, len(project.positive) if asked else 0, pairs, label, -parts)
 
 
-def _truth(project: ProjectSnapshot, true: Collection[Pair]) -> Dispute:
+def _truth(project: ProjectSnapshot, true: Ints) -> Dispute:
     """Answers that are furthest from the truth first."""
+    differ = contains(project.positive, project.answered) != contains(true, project.answered)
+    pairs, label = project.answered[differ], project.answers["label"].to_numpy(np.int64)[differ]
+    truths = [project.truth(pair) for pair in unpack_pairs(pairs)]
+    far = [
+        -abs(code - LABELS.index(truth)) if truth else 0 for code, truth in zip(label, truths, strict=True)
+    ]
+    return _dispute(project, DisputeKind.TRUTH, len(project.answered), pairs, np.array(far))
 
-    def weight(pair: Pair) -> Weight | None:
-        answer = project.answers[pair].label
-        if answer.is_positive == (pair in true):
-            return None
-        truth = project.truth(pair)
-        return (-abs(answer.code - truth.code) if truth else 0,)
 
-    return _dispute(project, DisputeKind.TRUTH, project.answers, weight)
+def _refused(project: ProjectSnapshot, among: Flags) -> tuple[Ints, Ints]:
+    """Those of some answered pairs that people called no match, with their labels."""
+    refused = among & ~contains(project.positive, project.answered)
+    return project.answered[refused], project.answers["label"].to_numpy(np.int64)[refused]
 
 
 def _dispute(
-    project: ProjectSnapshot,
-    kind: DisputeKind,
-    pairs: Collection[Pair],
-    weight: Callable[[Pair], Weight | None],
+    project: ProjectSnapshot, kind: DisputeKind, of: int, pairs: Ints, *weights: NDArray[Any]
 ) -> Dispute:
-    weighed = [(key, pair) for pair in pairs if (key := weight(pair)) is not None]
-    first, others = _apart(pair for _, pair in sorted(weighed))
+    """The pairs with the smallest weights, compared one after the other; ``of`` is how many there could have been."""
+    order = np.lexsort((pairs, *reversed(weights)))
+    first, others = _apart(unpack_pairs(pairs[order]))
     chosen = [*first, *others[: SHOWN - len(first)]]
-    return Dispute(kind, len(weighed), len(pairs), tuple(_disputed(project, pair) for pair in chosen))
+    return Dispute(kind, len(pairs), of, tuple(_disputed(project, pair) for pair in chosen))
 
 
 def _apart(ranked: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
@@ -290,6 +276,8 @@ def _apart(ranked: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
 
 def _disputed(project: ProjectSnapshot, pair: Pair) -> DisputedPair:
     image, caption = project.image_of[pair.image_id], project.caption_of[pair.caption_id]
+    answer = project.answer(pair)
+    assert answer is not None, pair
     shortcomings, concepts = project.reasons(pair)
     return DisputedPair(
         image_id=image.external_id,
@@ -299,7 +287,7 @@ def _disputed(project: ProjectSnapshot, pair: Pair) -> DisputedPair:
         document=_document(image) or "",
         reference=None if caption.reference_id is None else project.image_of[caption.reference_id].path,
         answers=project.given(pair),
-        label=project.answers[pair].label,
+        label=answer.label,
         original=project.is_original(pair),
         cxc_score=project.ratings.get(pair),
         found_by=project.found_by(pair),

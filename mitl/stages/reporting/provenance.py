@@ -122,12 +122,6 @@ def _chosen_by(batch: BatchRow) -> list[str]:
 
 
 def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:
-    roles = Counter(
-        item.role
-        for hit in project.hits
-        if hit.batch_id == batch.id
-        for item in project.hit_items.get(hit.id, ())
-    )
     if batch.source is JudgementSource.IMPORT:
         return _step(["harvest", "--from", "FILE"], f"past work, as batch {batch.name}", ())
     if batch.kind != BatchKind.PAIRS:
@@ -144,6 +138,7 @@ def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:
         "--assignments",
         str(batch.assignments),
     ]
+    roles = project.roles.get(batch.id, Counter[PairRole]())
     if roles[PairRole.OVERLAP] and roles[PairRole.CANDIDATE]:
         words += ["--overlap", f"{roles[PairRole.OVERLAP] / roles[PairRole.CANDIDATE]:.2g}"]
     words += ["--pilot", str(_n_hits(project, batch))] if batch.pilot else []

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report.inputs import AnalysisSection, EvaluationScore, FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
-from mitl.core.arrays import unpack_pairs
+from mitl.core.arrays import contains, distinct
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context
 from mitl.db.session import open_database
@@ -282,8 +282,8 @@ def report_input(
     """All that the report shows."""
     project = source.project
     of = AnalysisInput.of(project, options)
-    merged = project.merged if project.stored or project.ratings else None
-    true = packed_truth(project) if project.has_truth and project.proposals else None
+    merged = project.merged if project.ratings or not project.judgements.empty else None
+    true = packed_truth(project) if project.has_truth and not project.proposals.empty else None
     scores = evaluation(project.settings, [row.name for row in project.annotators], project.scored_in)
     funnel = funnel_counts(project)
     return ReportInput(
@@ -295,7 +295,7 @@ def report_input(
         image_queries=len(project.queries[Direction.I2T]),
         caption_queries=len(project.queries[Direction.T2I]),
         release=project.releases[-1].name if project.releases else None,
-        judgements=len(project.stored) or None,
+        judgements=len(project.judgements) or None,
         annotators=annotator_proposals(project),
         funnel=funnel,
         places=proposal_places(project),
@@ -316,7 +316,7 @@ def report_input(
         reliability=reliability(project, true),
         found=found_pairs(project),
         examples=() if merged is None else examples(project),
-        disputes=disputes(project, None if true is None else set(unpack_pairs(true))),
+        disputes=disputes(project, true),
         machines=machine_analysis(of, advance),
         analyses=(*_sections(of, advance), *source.sections),
         preference=preference(project),
@@ -435,13 +435,14 @@ def _notes(project: ProjectSnapshot, funnel: FunnelCounts) -> tuple[str, ...]:
         notes.append(
             f"{several(undecided, 'submission')} {waits} for a person; their answers count nowhere yet."
         )
-    if not project.submissions and not project.stored:
+    if not project.submissions and project.judgements.empty:
         notes.append(
             f"Nobody has judged anything on {project.environment.value} yet, so most of this page is empty; "
             "`mitl status` says what comes next."
         )
-    left_out = {row.pair for row in project.standing}.difference(row.pair for row in project.askable)
-    open_pairs = (funnel.distinct or 0) - (funnel.usable or 0) - len(left_out - project.answers.keys())
+    standing = distinct(project.standing["pair"].to_numpy())
+    left_out = project.exclusions.name(standing) & ~contains(project.answered, standing)
+    open_pairs = (funnel.distinct or 0) - (funnel.usable or 0) - int(left_out.sum())
     # Below zero where answers came from a file and nothing was proposed.
     if project.submissions and open_pairs > 0:
         notes.append(

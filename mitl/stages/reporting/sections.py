@@ -234,7 +234,7 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
     floor = floor_cents(project.settings, project.environment)
     paid = pay(project.settings, project.environment, project.settled)
     pairs = {batch.name: batch.source for batch in project.batches if batch.kind == BatchKind.PAIRS}
-    matches = sum(answer.label.is_positive for answer in project.answers.values())
+    matches = len(project.positive)
     spent = sum(
         work.reward_cents + work.fee_cents + work.bonus_cents
         for work in project.settled

@@ -6,7 +6,7 @@ probabilities hold.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,79 +21,72 @@ from mitl.analysis.report.inputs import (
     Reliability,
     TruthStats,
 )
-from mitl.core.arrays import Ints, contains, pack_pairs
+from mitl.core.arrays import Ints, contains, distinct, pack_pairs, unpack_ids
 from mitl.crowd.truth import true_pairs
-from mitl.db.store.judgements import StoredJudgement
+from mitl.db.session import open_database
+from mitl.db.store import judgements as judgement_store
 from mitl.judgements.aggregators import Aggregator, aggregate
 from mitl.judgements.answer_table import POSITIVE_LABELS, UNKNOWN, AnswerTable
 from mitl.judgements.calibration import Fit, calibration, cross_fit
 from mitl.judgements.gold_records import check_assignment, decide, is_usable
 from mitl.positives.merging import Merged
-from mitl.positives.pair_answers import judgement_frame, majority_answers, pair_answers, table_with_controls
-from mitl.records import Direction, HitState, Judgement, Pair, PairRole
+from mitl.positives.pair_answers import judgement_frame, pair_answers, table_with_controls
+from mitl.records import Direction, Judgement, Pair, PairRole
+from mitl.records.frames import NONE, is_asked
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 
 
 def annotator_proposals(project: ProjectSnapshot) -> tuple[AnnotatorProposals, ...]:
     """What each machine annotator proposed, how much of it was new, and how much people confirmed."""
-    answers = project.answers
-    places = Counter(proposal.annotator for proposal in project.proposals)
-    proposed: dict[str, set[Pair]] = {row.name: set() for row in project.annotators}
-    for proposal in project.proposals:
-        proposed[proposal.annotator].add(proposal.pair)
-    earlier: set[Pair] = set()
+    ranks = project.ranks
+    shared = ranks["pair"].duplicated(keep=False)
+    places = project.proposals["annotator"].value_counts()
+    judged, earlier = len(project.answered), np.empty(0, np.int64)
     rows = []
     for row in project.annotators:
-        pairs = proposed[row.name]
-        judged = [answers[pair] for pair in pairs if pair in answers]
+        own = ranks["annotator"] == row.name
+        pairs = ranks.loc[own, "pair"].to_numpy()
         rows.append(
             AnnotatorProposals(
                 name=row.name,
                 kind=row.kind.value,
-                proposed=places[row.name],
+                proposed=int(places.get(row.name, 0)),
                 distinct=len(pairs),
-                new=len(pairs - earlier),
-                overlap=sum(len(project.ranks[pair]) > 1 for pair in pairs),
-                usable=len(judged) if answers else None,
-                positive=sum(answer.label.is_positive for answer in judged) if answers else None,
+                new=int((~contains(earlier, pairs)).sum()),
+                overlap=int(shared[own].sum()),
+                usable=int(contains(project.answered, pairs).sum()) if judged else None,
+                positive=int(contains(project.positive, pairs).sum()) if judged else None,
             )
         )
-        earlier |= pairs
+        earlier = distinct(np.concatenate([earlier, pairs]))
     return tuple(rows)
 
 
 def funnel_counts(project: ProjectSnapshot) -> FunnelCounts:
     """From all possible pairs down to the positives beyond the originals."""
-    images, captions = (frozenset(project.queries[direction]) for direction in Direction)
-    asked = asked_pairs(project)
-    candidates = {proposal.pair for proposal in project.standing} | asked
+    images, captions = (np.array(project.queries[direction], np.int64) for direction in Direction)
+    asked = project.asked_pairs
+    candidates = distinct(np.concatenate([project.standing["pair"].to_numpy(), asked]))
     # A pair of an image query and a caption query belongs to both directions, and counts once.
     possible = (
         len(images) * len(project.captions)
         + len(captions) * len(project.images)
         - len(images) * len(captions)
     )
-    beyond = sum(pair.image_id not in images and pair.caption_id not in captions for pair in candidates)
-    records = [row.record for row in project.stored if row.record.role.is_asked]
-    positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
+    of_image, of_caption = unpack_ids(candidates)
+    beyond = int((~contains(images, of_image) & ~contains(captions, of_caption)).sum())
+    records = project.judgements[is_asked(project.judgements)]
+    some = not records.empty
+    judged = distinct(records.loc[records["label"] != NONE, "pair"].to_numpy())
     return FunnelCounts(
         possible=possible + beyond if project.runs else None,
         distinct=len(candidates) if project.runs else None,
-        asked=len(asked) if asked else None,
-        judged=len({record.pair for record in records if record.label is not None}) if records else None,
-        usable=len(project.answers) if records else None,
-        positive=len(positive) if records else None,
-        beyond_originals=len(positive - set(project.originals)) if records else None,
+        asked=len(asked) or None,
+        judged=len(judged) if some else None,
+        usable=len(project.answered) if some else None,
+        positive=len(project.positive) if some else None,
+        beyond_originals=int((~contains(project.original_pairs, project.positive)).sum()) if some else None,
     )
-
-
-def asked_pairs(project: ProjectSnapshot) -> set[Pair]:
-    """The pairs that people were asked about: candidates of posted HITs, and what past work judged."""
-    out = {hit.id for hit in project.hits if hit.state in (HitState.POSTED, HitState.CLOSED)}
-    asked = {
-        item.pair for hit_id in out for item in project.hit_items[hit_id] if item.role is PairRole.CANDIDATE
-    }
-    return asked | {row.record.pair for row in project.stored if row.record.role.is_asked}
 
 
 def proposal_places(project: ProjectSnapshot) -> ProposalPlaces | None:
@@ -134,29 +127,27 @@ def truth_stats(project: ProjectSnapshot, merged: Merged | None, truth: Ints) ->
         truth: as :func:`packed_truth` gives it.
     """
     queries = (project.queries[Direction.I2T], project.queries[Direction.T2I])
-    judged = project.answers
+    judged, positive = len(project.answered), project.positive
 
-    def score(pairs: Iterable[Pair]) -> DirectionScores:
-        return score_directions(pack_pairs(pairs), truth, *queries)
+    def score(pairs: Ints) -> DirectionScores:
+        return score_directions(pairs, truth, *queries)
 
     kept = None if merged is None else merged.where("kept")
-    positive = {pair for pair, answer in judged.items() if answer.label.is_positive}
-    proposed: dict[str, set[Pair]] = defaultdict(set)
-    for proposal in project.proposals:
-        proposed[proposal.annotator].add(proposal.pair)
+    found = project.ranks[contains(positive, project.ranks["pair"].to_numpy())]
     return TruthStats(
-        original=score(project.originals),
-        release=None if kept is None else score_directions(kept, truth, *queries),
+        original=score(project.original_pairs),
+        release=None if kept is None else score(kept),
         released=0 if kept is None else len(kept),
-        by_annotator=tuple((row.name, score(proposed[row.name] & positive)) for row in project.annotators)
+        by_annotator=tuple(
+            (row.name, score(found.loc[found["annotator"] == row.name, "pair"].to_numpy()))
+            for row in project.annotators
+        )
         if judged
         else (),
         hit_rule=score(_positive(_by_hit_rule(project))) if judged else None,
         hit_rule_and_record=score(positive) if judged else None,
         # What people found among the pairs that they were asked about: their share of the recall, not the machines'.
-        asked=recall_precision(pack_pairs(positive), truth, pack_pairs(asked_pairs(project)))
-        if judged
-        else None,
+        asked=recall_precision(positive, truth, project.asked_pairs) if judged else None,
     )
 
 
@@ -165,13 +156,15 @@ def _by_hit_rule(project: ProjectSnapshot) -> list[Judgement]:
 
     Per pair, the earliest answer on a page that passes stands.
     """
-    pages: dict[int, list[StoredJudgement]] = defaultdict(list)
-    for row in project.stored:
-        pages[row.assignment_id].append(row)
+    with open_database(project.settings.db_url, read_only=True) as session:
+        stored = judgement_store.judgements(session, project.environment)
+    pages: dict[int, list[Judgement]] = defaultdict(list)
+    for row in stored:
+        if row.record.role is not PairRole.AUDIT:
+            pages[row.assignment_id].append(row.record)
     earliest: dict[Pair, Judgement] = {}
     for submission in project.submissions:
-        page = pages[submission.id]
-        records = [row.record for row in page]
+        records = pages[submission.id]
         check = check_assignment(records, project.settings.gold_rule, project.golds.withdrawn)
         decision = decide(check).decision
         for record in records:
@@ -180,9 +173,9 @@ def _by_hit_rule(project: ProjectSnapshot) -> list[Judgement]:
     return list(earliest.values())
 
 
-def _positive(judgements: Iterable[Judgement]) -> set[Pair]:
-    answers = majority_answers(judgement_frame(judgements))
-    return {pair for pair, answer in answers.items() if answer.label.is_positive}
+def _positive(judgements: Iterable[Judgement]) -> Ints:
+    answers = pair_answers(judgement_frame(judgements)).pairs
+    return answers.loc[answers["label"] < POSITIVE_LABELS, "pair"].to_numpy()
 
 
 def reliability(project: ProjectSnapshot, true: Ints | None) -> tuple[Reliability, ...]:
