@@ -291,15 +291,15 @@ def unmark_withdrawn(session: Session) -> None:
 
 def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[Pair]:
     """The distinct pairs that stand as proposed in any of these directions, in canonical order."""
-    query = (
-        select(PairRow.left_id, PairRow.right_id)
-        .join(ProposalRow, ProposalRow.pair_id == PairRow.id)
-        .join(StoredAnnotator, StoredAnnotator.id == ProposalRow.annotator_id)
-        .where(ProposalRow.direction.in_(list(directions)), StoredAnnotator.name.not_in(_withdrawn()))
-        .distinct()
-        .order_by(PairRow.left_id, PairRow.right_id)
-    )
-    return [Pair(*row) for row in session.execute(query)]
+    query = select(PairRow.left_id, PairRow.right_id).where(PairRow.proposed)
+    if not set(directions).issuperset(Direction):
+        of_directions = (
+            select(ProposalRow.pair_id)
+            .join(StoredAnnotator, StoredAnnotator.id == ProposalRow.annotator_id)
+            .where(ProposalRow.direction.in_(list(directions)), StoredAnnotator.name.not_in(_withdrawn()))
+        )
+        query = query.where(PairRow.id.in_(of_directions))
+    return unpack_pairs(np.sort(pack_ids(*number_columns(session, query, 2))))
 
 
 def _annotator_ids(session: Session, wanted: Sequence[AnnotatorRow]) -> dict[str, int]:
