@@ -20,7 +20,7 @@ from mitl.crowd.context import Context
 from mitl.db.store import journal
 from mitl.errors import CrowdError, FundsError, MitlError
 from mitl.interrupts import interrupts_held
-from mitl.records import JournalState
+from mitl.records import JournalState, several
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -120,6 +120,17 @@ def make_calls(
     if run.failure is not None:
         raise run.failure
     return run.made
+
+
+def require_none_refused(refusals: Mapping[str, CrowdError]) -> None:
+    """What the server refused, once all other calls are made and booked.
+
+    Raises:
+        CrowdError: it refused something.
+    """
+    for key, refusal in refusals.items():
+        refusal.args = (f"{several(len(refusals), 'call')} refused, all others made; first {key}: {refusal}",)
+        raise refusal
 
 
 @contextmanager

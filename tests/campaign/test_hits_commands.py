@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from cli_kit import mitl, ok
 from docs_kit import mitl_lines
+from harvest_kit import on_server as on_crowd
 from harvest_kit import queued
 from posted_kit import copy_project, forget, keys, make_posted, talking
 from sqlalchemy import text
@@ -17,10 +20,12 @@ from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_p
 from mitl.campaign.bill import committed_cents
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
+from mitl.crowd import calls
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
-from mitl.db.store import answers, journal
-from mitl.errors import FundsError, StoreError, UsageError
+from mitl.db.store import answers, commitments, journal
+from mitl.db.store.commitments import StoredPlan
+from mitl.errors import CrowdError, FundsError, StoreError, UsageError
 from mitl.records import Decision, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import delete, expire
@@ -279,6 +284,27 @@ def test_a_time_that_an_interrupted_run_wished_gives_way_to_a_later_one(asked, s
     assert more(asked, days=40)[0].status == "nothing_to_do"
 
 
+def test_a_round_pays_for_as_many_hits_asked_again_as_there_are(asked):
+    """Where their number is above that of the values that a statement takes; none is of the round that planned it."""
+    n_hits, columns = len(keys(asked)), "number, attempt, assignments, state, token"
+    forget(
+        asked,
+        f"""WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60)
+        INSERT INTO hit (batch_id, {columns}) SELECT 1, i, 2, 1, 'planned', 't' || i FROM n""",
+    )
+    with open_database(asked.db_url) as session:
+        [(round_id, name)] = session.execute(text("SELECT round_id, name FROM batch"))
+        again = [f"{name}:{number}:2" for number in range(1, 61)]
+        plan = StoredPlan(SANDBOX, {}, False, None, again, 60, 60, 6000, round_id + 1)
+        commitments.add_plan(session, plan, dt.datetime.now(dt.UTC))
+        session.connection().connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 50)
+        found = [
+            sum(promise.count for promise in commitments.promises(session, SANDBOX, round_id=of))
+            for of in (round_id, round_id + 1)
+        ]
+    assert found == [n_hits, 60]
+
+
 @pytest.mark.parametrize("state", ["failed", "planned"])
 def test_an_extension_that_a_larger_one_overtook_promises_nothing(asked, state):
     """Each HIT may cost its workers' pay once, also where the ceiling just covers that."""
@@ -515,6 +541,44 @@ def test_a_rejection_that_can_be_reversed_keeps_its_hit(asked):
     # Also where the call was made and its booking lost.
     forget(asked, "UPDATE assignment SET status = 'Submitted' WHERE decision = 'reject'")
     assert delete(asked, []).counts["left_reversible"] == 1
+
+
+@pytest.mark.parametrize("what", ["expire", "more workers", "more time", "delete"])
+def test_a_hit_whose_call_is_refused_holds_up_no_other(request, monkeypatch, what):
+    """One line names it, and the calls of later windows are made; the next run tries it again."""
+    monkeypatch.setattr(calls, "WINDOW", 1)
+    monkeypatch.setattr(calls, "_IN_FLIGHT", 0)
+    settings = request.getfixturevalue("worked" if what == "delete" else "asked")
+    [first, *others] = keys(settings).items()
+    lost = []
+
+    @contextmanager
+    def refusing(label, total):
+        if not lost:
+            lost.append(label)
+            on_crowd(settings, f"UPDATE hit SET mturk_id = 'X' WHERE mturk_id = '{first[1]}'")
+        yield lambda n: None
+
+    run = {
+        "expire": lambda: expire(settings, ["b1"], progress=refusing),
+        "delete": lambda: delete(settings, ["b1"], progress=refusing),
+        "more workers": lambda: extend(
+            settings, ExtensionWish("b1", 3, 9), confirm=lambda *_: True, progress=refusing
+        ),
+        "more time": lambda: extend(
+            settings, ExtensionWish("b1", days=9), confirm=lambda *_: True, progress=refusing
+        ),
+    }[what]
+    before = {hit.hit_id: hit for hit in on_server(settings)}
+
+    with pytest.raises(CrowdError, match=f"refused, all others made; first {first[0]}.*HITDoesNotExist"):
+        run()
+
+    after = {hit.hit_id: hit for hit in on_server(settings)}
+    changed = {hit_id for hit_id, hit in before.items() if after.get(hit_id) != hit}
+    assert changed == {hit_id for _, hit_id in [first, *others]}
+    if what != "delete":
+        assert after["X"] == replace(before[first[1]], hit_id="X")
 
 
 def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):

@@ -260,6 +260,24 @@ def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
         assert [bonus.worker for bonus in unsent(session, LIVE)] == [slow]  # nobody is planned two
 
 
+def test_a_bonus_that_may_have_been_sent_is_not_withdrawn_because_nobody_can_look_for_it(topped):
+    """Its reply was lost and its HIT is gone from the server since: it may have had its effect, and stays promised."""
+    slow = workers(topped)["slow"]
+    in_pipeline(
+        topped,
+        f"UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'bonus' AND key LIKE '%{slow}%'",
+        "DELETE FROM ledger WHERE kind = 'bonus'",
+    )
+    on_server(topped, "UPDATE assignment SET mturk_id = 'X' || id", "UPDATE hit SET mturk_id = 'X' || id")
+
+    for _ in range(2):
+        with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
+            run(topped)
+        with pytest.raises(UsageError, match="the server refused no bonus"):
+            run(topped, withdraw=frozenset({slow}))
+    assert granted(topped)["slow"] == [SLOW]
+
+
 def test_where_the_first_of_many_bonuses_is_refused_all_others_are_sent(settings, monkeypatch):
     """Those of later windows of calls too."""
     monkeypatch.setattr(calls, "WINDOW", 1)

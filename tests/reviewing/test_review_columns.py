@@ -16,7 +16,7 @@ from world_kit import SANDBOX
 from mitl.core.arrays import pack_each
 from mitl.db.models import Assignment
 from mitl.db.session import open_database
-from mitl.db.store import answers, open_work, proposals
+from mitl.db.store import answers, ledger, open_work, proposals
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.control_sheets import gold_state
@@ -134,3 +134,7 @@ def test_submissions_of_unknown_time_come_first_on_both_engines(restored):
 
         assert answers.assignments(session, SANDBOX)[0].id == last.id
         assert answers.submission_columns(session, SANDBOX).id[0] == last.id
+
+        *_, last = ledger.settled_work(session, SANDBOX)
+        session.execute(update(Assignment).where(Assignment.id == last.id).values(submitted_at=None))
+        assert last.id in {row.id for row in ledger.settled_work(session, SANDBOX)[:2]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -15,18 +16,22 @@ from publish_kit import proposed
 from sqlalchemy import update
 from world_kit import SANDBOX, make_world, run_propose
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.db.locks import ROUND, only_one
 from mitl.db.models import Batch, Hit, JudgementRow
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals, rounds
+from mitl.errors import StoreError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.answer_table import POSITIVE_LABELS
 from mitl.records import AuditPurpose, Direction, HitState, PairRole, several
+from mitl.records.results import StageResult
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.rounds.asking import publish_chosen
-from mitl.stages.rounds.walking import run_rounds
+from mitl.stages.rounds.walking import next_round, rollback, run_rounds
 from mitl.stages.rounds.wish import AnswerWait, Done, RoundRequest, Talk, Turn
 
 NEXT = ("round", "next", "--sandbox", "--budget", "2.00")
@@ -75,6 +80,29 @@ def test_a_round_whose_budget_is_spent_waits_for_the_answers_that_are_still_out(
     )
     assert "next: the same command again when people have worked" in told.out
     assert ended["closed"] == [2] and ended["steps"]["harvest"] == {"looks": 2, "unanswered": 18}
+
+
+@pytest.mark.parametrize("name", ["mitl.db", "crowd.db"])
+def test_a_round_that_waits_outlives_a_database_that_is_down_for_a_while(project, name):
+    """It tells so once, looks again ever more rarely, and ends with the answers; the first look has to succeed."""
+    ok(*NEXT, "--strategy", "random")
+    file, told, waits = project.project / name, list[str](), list[float]()
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            ok("simulate")
+            file.rename(file.with_suffix(".whole"))
+            file.write_bytes(b"no database any more" * 10)
+        elif len(waits) == 4:
+            file.with_suffix(".whole").rename(file)
+
+    talk = Talk(lambda cents: True, say=told.append, crowd=AnswerWait(1.0, pause=pause))
+    ended = run_rounds(project, SANDBOX, None, talk).counts
+
+    assert ended["closed"] == [2] and ended["steps"]["harvest"]["looks"] == 2
+    assert waits == [1, 1, 2, 4]
+    assert sum(f"cannot use {name}: file is not a database" in line for line in told) == 1
 
 
 def test_a_strategy_that_lacks_something_else_than_probabilities_says_so_and_no_other_spends_the_money(
@@ -154,6 +182,34 @@ def test_choices_that_an_earlier_batch_asks_again_are_asked(with_lost_work):
     assert lost > 0 and "0 choices without a HIT or an answer dropped" in taken
     assert f"{out} HITs with its choices still are out" in taken
     assert figures["asked"] == live
+
+
+@pytest.mark.parametrize("during", ["rollback", "publish"])
+def test_a_round_is_not_taken_back_while_its_choices_are_posted(engine_url, tmp_path, monkeypatch, during):
+    """Neither between what a rollback looks at and what it changes, nor while a person weighs the bill."""
+    settings = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
+    run_propose(settings, image_queries=4, caption_queries=4)
+    with pytest.raises(UsageError, match="not confirmed"):
+        next_round(settings, SANDBOX, RoundRequest(200, strategy="random"), Talk(lambda total: False))
+    others: list[Callable[[], object]] = []
+
+    def meet(given: object) -> bool:
+        for command in others:
+            with pytest.raises(StoreError, match="another `mitl publish` is at work"):
+                command()
+        return True
+
+    def post() -> StageResult:
+        return publish(settings, Campaign(SANDBOX, chosen=True), confirm=meet)
+
+    if during == "rollback":
+        read = rounds.trained
+        monkeypatch.setattr(rounds, "trained", lambda session: meet(session) and read(session))
+        others.append(post)
+        assert rollback(settings, SANDBOX).counts["dropped"] > 0
+    else:
+        others.append(lambda: rollback(settings, SANDBOX))
+        assert post().counts["hits_posted"] > 0
 
 
 def test_what_the_rest_of_a_budget_cannot_pay_for_ends_the_posting(project):

@@ -18,6 +18,7 @@ from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
 from mitl.db.store.statements import (
+    ARRIVAL,
     change_among,
     number_columns,
     query_by_worker,
@@ -115,8 +116,7 @@ def assignments(
         )
         .join(Worker, Worker.id == Assignment.worker_id)
         .where(Assignment.decision.in_(list(decisions)))
-        # Both engines then have what came without a time first.
-        .order_by(Assignment.submitted_at.is_not(None), Assignment.submitted_at, Assignment.id)
+        .order_by(*ARRIVAL)
     )
     if rows is not None:
         query = query.where(Assignment.id.in_([row for row in rows if 0 < row < _NO_ROW]))

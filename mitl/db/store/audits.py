@@ -32,7 +32,7 @@ from mitl.db.models import (
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import dataset
 from mitl.db.store.proposals import pair_rows, queries
-from mitl.db.store.statements import AT_PLACE, add_tuples, table_of
+from mitl.db.store.statements import ARRIVAL, AT_PLACE, add_tuples, table_of
 from mitl.records import AuditPurpose, Decision, Environment, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
@@ -229,10 +229,7 @@ def _given(audit_id: int) -> Any:
         .join(HitItemRow, AT_PLACE)
         .join(Audit, (Audit.id == AuditPair.audit_id) & (Audit.environment == Worker.environment))
         .where(AuditPair.audit_id == audit_id, JudgementRow.label.is_not(None))
-        # Both engines then have what came without a time first.
-        .order_by(
-            Assignment.submitted_at.is_not(None), Assignment.submitted_at, Assignment.id, JudgementRow.place
-        )
+        .order_by(*ARRIVAL, JudgementRow.place)
     )
 
 

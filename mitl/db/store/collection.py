@@ -25,7 +25,7 @@ from mitl.db.store import journal
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import pair_sides
 from mitl.db.store.parses import Submissions, add_all_findings
-from mitl.db.store.statements import add_rows, at_place, query_hits, rows_among
+from mitl.db.store.statements import ARRIVAL, add_rows, at_place, query_hits, rows_among
 from mitl.records import CollectionRole, Environment, Label, Outcome, Parsed
 from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
 
@@ -309,7 +309,7 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
             & (CollectionAnswer.place == CollectionItem.place),
             isouter=True,
         )
-        .order_by(Assignment.submitted_at, Assignment.id, CollectionItem.hit_id, CollectionItem.place)
+        .order_by(*ARRIVAL, CollectionItem.hit_id, CollectionItem.place)
     )
     places = []
     for item, state, batch, answer, assignment, decision, worker, excluded in session.execute(query):

@@ -6,8 +6,9 @@ import datetime as dt
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
-from sqlalchemy import ColumnElement, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from mitl.core.pricing import fee_cents
@@ -171,7 +172,9 @@ def paid_by(session: Session, environment: Environment, round_id: int) -> Column
         round_ = payer.get(":".join(map(str, key)), batch_round)
         if batch_round != round_:
             (taken if round_ == round_id else elsewhere if batch_round == round_id else []).append(hit)
-    return or_(and_(Batch.round_id == round_id, Hit.id.not_in(elsewhere)), Hit.id.in_(taken))
+    # In the statement's text, for it takes no more values than 32,766 (SQLite) or 65,535 (PostgreSQL).
+    among = partial(bindparam, None, expanding=True, literal_execute=True)
+    return or_(and_(Batch.round_id == round_id, Hit.id.not_in(among(elsewhere))), Hit.id.in_(among(taken)))
 
 
 def promised_bonus_cents(session: Session, environment: Environment) -> int:

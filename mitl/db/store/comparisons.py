@@ -16,6 +16,7 @@ from mitl.db.store.hits import latest_hits, replaced_by
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import Submissions
 from mitl.db.store.statements import (
+    ARRIVAL,
     KEPT,
     add_rows,
     at_place,
@@ -222,7 +223,7 @@ def votes(session: Session, environment: Environment, batches: Sequence[str] = (
             ComparisonRow.role == ComparisonRole.ASKED,
             PreferenceAnswer.answer.is_not(None),
         )
-        .order_by(Assignment.submitted_at, Assignment.id, ComparisonRow.place)
+        .order_by(*ARRIVAL, ComparisonRow.place)
     )
     if batches:
         query = query.where(Batch.name.in_(batches))

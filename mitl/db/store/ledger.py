@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Base, Batch, Hit, Ledger, Worker
 from mitl.db.store import journal
 from mitl.db.store.answers import submission_key
-from mitl.db.store.statements import query_submissions, rows_among
+from mitl.db.store.statements import ARRIVAL, query_submissions, rows_among
 from mitl.records import Environment, JudgementSource
 
 BONUS = "bonus"
@@ -110,7 +110,7 @@ def settled_work(session: Session, environment: Environment) -> list[SettledWork
             Batch.source == JudgementSource.CROWD,
             Hit.mturk_hit_id.is_not(None),
         )
-        .order_by(Assignment.submitted_at, Assignment.id)
+        .order_by(*ARRIVAL)
     )
     work = []
     for row in session.execute(query):

@@ -34,6 +34,10 @@ def at_place(items: Any, answers: Any) -> ColumnElement[bool]:
 AT_PLACE = at_place(HitItemRow, JudgementRow)
 
 
+ARRIVAL = (Assignment.submitted_at.is_not(None), Assignment.submitted_at, Assignment.id)
+"""The order in which submissions came; both engines have what came without a time first."""
+
+
 def query_hits(environment: Environment, *columns: Any) -> Wide:
     """A query of these columns over the HITs of an environment, joined with their batches."""
     query: Wide = select(*columns).select_from(Hit)

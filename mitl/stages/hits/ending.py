@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from mitl.campaign.posting import CREATE
-from mitl.crowd.calls import Call, Operation, make_calls
+from mitl.crowd.calls import Call, Operation, make_calls, require_none_refused
 from mitl.crowd.client import ListedHit
 from mitl.crowd.context import named
 from mitl.crowd.paying import REJECTED
@@ -15,6 +15,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
 from mitl.db.store.commitments import DELETE
+from mitl.errors import CrowdError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, JournalState, StageResult, several
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -62,7 +63,7 @@ def expire(
 
     Raises:
         UsageError: no such batch.
-        CrowdError: a call failed; those that succeeded are booked.
+        CrowdError: a call failed, or was refused and all others were made; those that succeeded are booked.
     """
     with open_scope(settings, batches, environment, progress) as scope:
         if orphans:
@@ -72,13 +73,15 @@ def expire(
         dropped = 0 if orphans else _drop_planned(scope)
         calls = _calls(scope, hits)
         operation: Operation[ListedHit, None] = Operation(EXPIRE, lambda hit: scope.client.expire(hit.hit_id))
+        refusals: dict[str, CrowdError] = {}
         counts: ExpireCounts = {
             "environment": scope.context.environment.value,
-            "expired": make_calls(scope.context, operation, calls),
+            "expired": make_calls(scope.context, operation, calls, refusals=refusals),
             "at_work": sum(call.subject.n_pending for call in calls),
             "dropped": dropped,
             "hits_planned": 0 if orphans else scope.planned - dropped,
         }
+        require_none_refused(refusals)
         warnings = () if orphans else scope.sweep.warnings
         here = named(scope.context.session, scope.context.environment)
     lines = []
@@ -165,7 +168,7 @@ def delete(
 
     Raises:
         UsageError: no such batch.
-        CrowdError: a call failed; those that succeeded are booked.
+        CrowdError: a call failed, or was refused and all others were made; those that succeeded are booked.
     """
     with open_scope(settings, batches, environment, progress) as scope:
         if orphans:
@@ -174,11 +177,14 @@ def delete(
             undecided, held = len(all_orphans) - len(free), 0
         else:
             free, undecided, held = _free(scope)
+        refusals: dict[str, CrowdError] = {}
         deleted = make_calls(
             scope.context,
             Operation(DELETE, scope.client.delete),
             [Call(key, hit_id, {"hit": hit_id}) for key, hit_id in free],
+            refusals=refusals,
         )
+        require_none_refused(refusals)
     lines = [
         f"{several(deleted, 'HIT')} deleted on the server; their answers and payments stay here"
         if deleted

@@ -13,14 +13,14 @@ from typing import Annotated
 from mitl.campaign.bill import SpendingLimit
 from mitl.campaign.publish import COMPLETED
 from mitl.core.pricing import fee_cents, format_dollars
-from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
+from mitl.crowd.calls import Call, Operation, make_calls, plan_calls, require_none_refused
 from mitl.crowd.client import ListedHit
 from mitl.crowd.context import named
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
 from mitl.db.store.commitments import EXTEND, UNTIL
 from mitl.db.store.hits import BatchRow, StoredHit
-from mitl.errors import StoreError, UsageError
+from mitl.errors import CrowdError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult, several
 from mitl.records.collection import TEXTS
@@ -84,7 +84,8 @@ def extend(
             ``days``, a bill above ``max_cost_cents`` or not confirmed.
         FundsError: the balance or the ceiling does not cover the bill.
         StoreError: the batch has HITs that are not posted yet.
-        CrowdError: a call failed; those that succeeded are booked, and the next run goes on.
+        CrowdError: a call failed, or was refused and all others were made; those that succeeded are booked, and the
+            next run goes on.
     """
     with open_scope(settings, [wish.batch], environment, progress, latest=True) as scope:
         [batch] = scope.batches
@@ -103,10 +104,15 @@ def extend(
         fresh = [call for call in due if call.key not in states]
         total = run.plan(fresh, confirm, announce or (lambda line: None)) if fresh else 0
         extended = run.ask_more(due)
-        if len(due) == n_short and (workers := wish.assignments or 0) > batch.assignments:
+        if (
+            len(due) == n_short
+            and not run.refusals
+            and (workers := wish.assignments or 0) > batch.assignments
+        ):
             hit_store.set_batch_wanted(scope.context.session, batch.id, workers)
             scope.context.session.commit()
         prolonged = run.prolong()
+        require_none_refused(run.refusals)
         here = named(scope.context.session, scope.context.environment)
         lines = []
         if extended:
@@ -182,6 +188,8 @@ class _Run:
             self._session, self._context.settings, self._environment, charges_fee=scope.charges_fee
         )
         self._now = scope.context.now()
+        self.refusals: dict[str, CrowdError] = {}
+        """By their keys, the calls that the server refused, which hold up no other."""
 
     def more(self) -> list[Call[More]]:
         """The HITs that ask fewer workers than wished, those that are done and closed included.
@@ -301,7 +309,8 @@ class _Run:
             for more, _ in made:
                 hit_store.set_wanted(self._session, more.hit.id, more.wanted)
 
-        return make_calls(self._context, Operation(EXTEND, call, book, before_window=recheck), due)
+        operation = Operation(EXTEND, call, book, before_window=recheck)
+        return make_calls(self._context, operation, due, refusals=self.refusals)
 
     def prolong(self) -> int:
         """Give the HITs their time; those that were closed are out again since more workers are asked."""
@@ -338,4 +347,4 @@ class _Run:
             EXTEND,
             lambda to: self._client.set_expiry(to["hit"] or "", dt.datetime.fromisoformat(to["until"] or "")),
         )
-        return make_calls(self._context, operation, calls, label="prolong")
+        return make_calls(self._context, operation, calls, label="prolong", refusals=self.refusals)

@@ -65,6 +65,8 @@ class PlannedBonus:
     """By which a bonus that was sent is found again among those that the server lists."""
     refused: bool = False
     """Whether the server refused it before."""
+    doubtful: bool = False
+    """Whether it was sent before and its reply never came."""
     elsewhere: tuple[str, ...] = ()
     """Other HITs on which it may stand already, where the database was restored from before it was sent."""
 
@@ -86,6 +88,7 @@ def unsent(session: Session, environment: Environment) -> list[PlannedBonus]:
             row.token or "",
             **{name: request[name] for name in _KEPT} | {"environment": environment},
             refused=row.state is JournalState.FAILED,
+            doubtful=row.state is JournalState.SENDING,
         )
         for row in journal.open_calls(session, BONUS)
         if (request := json.loads(row.request))["environment"] == environment.value
@@ -196,7 +199,11 @@ class BonusSender:
 
 def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:
     """Send a bonus unless the server has it; returns the cents that it has granted."""
-    granted = _granted(client, bonus)
+    try:
+        granted = _granted(client, bonus)
+    except CrowdError as error:
+        error.unclear |= bonus.doubtful  # a refusal to list it says nothing about it
+        raise
     if granted is not None:
         return granted
     if client.bonus(bonus.assignment, bonus.worker, bonus.cents, bonus.reason, token=bonus.token):

@@ -17,11 +17,12 @@ from mitl.db.store import commitments, open_work
 from mitl.db.store import hits as hit_store
 from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import RoundRow
-from mitl.errors import RoundError
+from mitl.errors import CrowdError, FundsError, OutageError, RoundError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import BatchKind, Pair, PairRole, several
 from mitl.records.rounds import DOUBTS
 from mitl.stages.harvesting.harvest import harvest_once
+from mitl.stages.harvesting.watching import MAX_FAILURES, SLOWEST
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import settle
 from mitl.stages.rounds.wish import Done, Turn, Waits
@@ -156,47 +157,66 @@ def _changed(context: Context, turn: Turn) -> tuple[str, dict[str, int]]:
 
 
 def harvest_chosen(turn: Turn) -> Done | Waits:
-    """Look for answers until every chosen pair has one; what could not be used is asked again within the budget."""
-    crowd, looks, did = turn.talk.crowd, 0, False
+    """Look for answers until every chosen pair has one; what could not be used is asked again within the budget.
+
+    A run that waits for answers, and had a first look, waits for a server or a database that does not answer too.
+    """
+    crowd, looks, did, failures = turn.talk.crowd, 0, False, 0
     while True:
-        looks += 1
-        with open_context(turn.settings, turn.environment, read_only=True) as context:
-            n_chosen = len(round_store.chosen_pairs(context.session, turn.row.id))
-            interrupted = _interrupted(context)
-        if interrupted:
-            _post(turn)
-        if crowd.population is not None:
-            simulate(
-                turn.settings, turn.environment, population=crowd.population, progress=turn.talk.progress
-            )
-        seen = harvest_once(turn.settings, turn.environment, progress=turn.talk.progress)
-        if crowd.population is not None:
-            settle(turn.settings, turn.environment)
-        did = did or seen.result.status == "done"
-        with open_context(turn.settings, turn.environment, read_only=True) as context:
-            missing = unanswered(context, turn)
-            out = open_work.live_pairs(context.session, context.environment, roles=open_work.ANSWERING)
-            lost = missing - out
-            left, affordable = _left(context, turn), _affordable(context, turn) if lost else None
-            told, changed = _changed(context, turn)
-        if not missing:
-            return Done(
-                f"all {several(n_chosen, 'chosen pair')} are answered{told}", {"looks": looks, **changed}
-            )
-        words = f"{several(len(missing), 'pair')} of the round or of its audits have no usable answer yet"
-        if lost and affordable is None:
-            words += f", and {format_dollars(max(left, 0))} of the budget is left"
-            if lost == missing:  # nothing is out either, so waiting would not end
-                return Done(words + told, {"looks": looks, "unanswered": len(missing), **changed})
-        elif lost:
-            _post(turn, affordable)
-            did = True
-        queued = seen.counts["queued"] if crowd.population is None else 0
+        try:
+            found, queued = _look(turn, looks + 1)
+        except (CrowdError, OutageError) as error:
+            failures += 1
+            if isinstance(error, FundsError) or crowd.wait_s is None or not looks or failures == MAX_FAILURES:
+                raise
+            if failures == 1:
+                turn.talk.say(f"{error}; looking again in {crowd.wait_s:g} s, then more rarely")
+            crowd.pause(crowd.wait_s * min(2 ** (failures - 1), SLOWEST))
+            continue
+        looks, failures = looks + 1, 0
+        if isinstance(found, Done):
+            return found
+        did = did or found.did
         if crowd.population is not None and looks < _MOST_LOOKS:
             continue
         if crowd.wait_s is None or crowd.population is not None:
-            review = "mitl review; then " if queued else ""
-            return Waits(words, f"{review}the same command again when people have worked", did)
+            return replace(found, did=did)
         review = f"; `mitl review` holds {several(queued, 'submission')}" if queued else ""
-        turn.talk.say(f"{words}{review}; looking again in {crowd.wait_s:g} s")
+        turn.talk.say(f"{found.line}{review}; looking again in {crowd.wait_s:g} s")
         crowd.pause(crowd.wait_s)
+
+
+def _look(turn: Turn, looks: int) -> tuple[Done | Waits, int]:
+    """How the step ends, or what it still waits for, after so many looks; and how much work waits for a person."""
+    crowd = turn.talk.crowd
+    with open_context(turn.settings, turn.environment, read_only=True) as context:
+        n_chosen = len(round_store.chosen_pairs(context.session, turn.row.id))
+        interrupted = _interrupted(context)
+    if interrupted:
+        _post(turn)
+    if crowd.population is not None:
+        simulate(turn.settings, turn.environment, population=crowd.population, progress=turn.talk.progress)
+    seen = harvest_once(turn.settings, turn.environment, progress=turn.talk.progress)
+    if crowd.population is not None:
+        settle(turn.settings, turn.environment)
+    did = seen.result.status == "done"
+    queued = seen.counts["queued"] if crowd.population is None else 0
+    with open_context(turn.settings, turn.environment, read_only=True) as context:
+        missing = unanswered(context, turn)
+        out = open_work.live_pairs(context.session, context.environment, roles=open_work.ANSWERING)
+        lost = missing - out
+        left, affordable = _left(context, turn), _affordable(context, turn) if lost else None
+        told, changed = _changed(context, turn)
+    if not missing:
+        line = f"all {several(n_chosen, 'chosen pair')} are answered{told}"
+        return Done(line, {"looks": looks, **changed}), queued
+    words = f"{several(len(missing), 'pair')} of the round or of its audits have no usable answer yet"
+    if lost and affordable is None:
+        words += f", and {format_dollars(max(left, 0))} of the budget is left"
+        if lost == missing:  # nothing is out either, so waiting would not end
+            return Done(words + told, {"looks": looks, "unanswered": len(missing), **changed}), queued
+    elif lost:
+        _post(turn, affordable)
+        did = True
+    review = "mitl review; then " if queued else ""
+    return Waits(words, f"{review}the same command again when people have worked", did), queued

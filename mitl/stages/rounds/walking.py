@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 from mitl.campaign.kinds.pairs.planning import asked_of
 from mitl.campaign.kinds.protocol import leftover
 from mitl.crowd.context import Context, open_context
-from mitl.db.locks import ROUND, only_one
+from mitl.db.locks import PUBLISH, ROUND, only_one
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -174,8 +174,13 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
 
     Raises:
         RoundError: there is none, a newer one stands, or HITs of it are planned and not posted.
+        StoreError: another command walks rounds or changes HITs.
     """
-    with only_one(settings.db_url, ROUND), open_context(settings, environment) as context:
+    with (
+        only_one(settings.db_url, ROUND),
+        only_one(settings.db_url, PUBLISH),  # whose plan would ask what is dropped here
+        open_context(settings, environment) as context,
+    ):
         session, chosen = context.session, context.environment
         standing = [row for row in round_store.rounds(session, chosen) if row.rolled_back_at is None]
         if not standing:
@@ -193,7 +198,6 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
                 f"not posted; complete it with `mitl publish --{chosen} --chosen`, then take the round back"
             )
         label = round_store.steps(session, row.id).get(RoundStep.LABEL)
-        session.rollback()
         withdrawn = restored = 0
         if label is not None:
             now = context.now()
