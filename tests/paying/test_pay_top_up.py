@@ -34,11 +34,13 @@ from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
 from mitl.db.locks import PAY, only_one
+from mitl.db.models import Base
 from mitl.db.session import open_database
 from mitl.db.store import hits, ledger
 from mitl.errors import CrowdError, FundsError, StoreError, UsageError
 from mitl.records import StageResult
 from mitl.settings import Settings
+from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.paying.bonuses import unsent
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
@@ -224,6 +226,33 @@ def test_a_bonus_that_only_the_server_knows_on_other_work_is_adopted_before_more
     assert check_pay(settings, LIVE, adopt=True).refusal is None
     run(settings, floor_cents=2400)
     assert sum(granted(settings)["slow"]) == 1050 * 2400 // 3600 - 2 * REWARD_CENTS
+
+
+def test_a_bonus_that_only_the_server_knows_on_work_that_is_not_fetched_again_is_found_too(settings):
+    """A database restored from before the work came in, which the next harvest fetches again."""
+    slow = workers(settings)["slow"]
+    run(settings, floor_cents=2400)
+    sent = granted(settings)
+    with open_database(settings.db_url) as session:
+        _, latest = [row for row in ledger.settled_work(session, LIVE) if row.worker == slow]
+        session.execute(text(f"UPDATE hit SET state = 'posted' WHERE mturk_hit_id = '{latest.mturk_hit_id}'"))
+        session.execute(text("DELETE FROM journal WHERE kind = 'bonus'"))
+        session.execute(text("DELETE FROM ledger WHERE kind = 'bonus'"))
+        of_work = [table for table in Base.metadata.tables.values() if "assignment_id" in table.c]
+        for table in of_work:
+            session.execute(table.delete().where(table.c.assignment_id == latest.id))
+        session.execute(text(f"DELETE FROM assignment WHERE id = {latest.id}"))
+        session.commit()
+    on_server(settings, "DELETE FROM request_token")
+
+    with pytest.raises(StoreError, match=f"{slow}.*`mitl harvest`.*`mitl pay check --adopt`"):
+        run(settings, floor_cents=2400)
+    assert granted(settings) == sent
+    harvest(settings, LIVE)
+    take_long(settings)
+    assert check_pay(settings, LIVE, adopt=True).refusal is None
+    assert run(settings, floor_cents=2400).status == "nothing_to_do"
+    assert granted(settings) == sent
 
 
 def test_bonuses_are_looked_for_on_no_work_from_before_the_last_one(topped, monkeypatch):

@@ -29,6 +29,8 @@ from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.listings import is_code
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
 from mitl.db.store import journal, ledger
 from mitl.db.store.ledger import BONUS, COMPENSATE, SettledWork
 from mitl.errors import CrowdError, StoreError, UsageError
@@ -149,9 +151,16 @@ class BonusSender:
         total = cost_of(fresh)
         with reading(self._session):
             self._limit.require(total, what)
+            counts = answer_store.stored_counts(self._session, self._context.environment)
+            out = hit_store.hits(self._session, self._context.environment, hit_store.LIVE_STATES)
+            stored = {hit.mturk_hit_id: counts.get(hit.id, 0) for hit in out}
         self._limit.require_balance(total, self._client.balance(), what, "grant less; nothing new was sent")
+        listed_hits = self._client.list_hits() if fresh and stored else ()
+        unfetched = [
+            hit.hit_id for hit in listed_hits if hit.n_submitted > stored.get(hit.hit_id, hit.n_submitted)
+        ]
         # One call for all who answered a HIT. The server's day of remembering a token may be over.
-        hits = sorted({hit for bonus in fresh for hit in bonus.elsewhere})
+        hits = sorted({*unfetched, *(hit for bonus in fresh for hit in bonus.elsewhere)})
         known = {bonus.worker: bonus for bonus in fresh}
         with ThreadPoolExecutor(THREADS, thread_name_prefix="look") as pool:
             for listed in chain.from_iterable(pool.map(partial(_bonuses_of_hit, self._client), hits)):
@@ -160,7 +169,8 @@ class BonusSender:
                     raise StoreError(
                         f"{listed.worker_id} was sent this bonus already, {format_dollars(listed.cents)} on "
                         f"submission {listed.assignment_id}, as the server says and the database does not, so it was "
-                        "restored from before; run `mitl pay check --adopt` first; nothing new was sent"
+                        "restored from before; run `mitl harvest` and `mitl pay check --adopt` first; nothing new was "
+                        "sent"
                     )
 
     def plan(self, fresh: Sequence[PlannedBonus], what: str) -> None:
