@@ -165,7 +165,9 @@ class BonusSender:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="look") as pool:
             for listed in chain.from_iterable(pool.map(partial(_bonuses_of_hit, self._client), hits)):
                 bonus = known.get(listed.worker_id)
-                if bonus is not None and marked(bonus.reference) in listed.reason:
+                if bonus is None or listed.assignment_id == bonus.assignment:
+                    continue  # what stands on its own submission is booked, see `send_once`
+                if marked(bonus.reference) in listed.reason:
                     raise StoreError(
                         f"{listed.worker_id} was sent this bonus already, {format_dollars(listed.cents)} on "
                         f"submission {listed.assignment_id}, as the server says and the database does not, so it was "

@@ -263,9 +263,9 @@ class _Run:
                 last, own = numbers.get(stem, 0), work[worker]
                 latest = [row for row in own if row.status == APPROVED][-1]
                 # What was approved stays so: a next bonus is on no earlier work than the last one.
-                since = last_ones.get(f"bonus:{stem}:{last}", own[0].id)
-                others = own[[row.id for row in own].index(since) :]
-                proposed.append(self._sender.bonus(f"{stem}:{last + 1}", latest, cents, text, others))
+                since = last_ones.get(f"bonus:{stem}:{last}")
+                start = next((place for place, row in enumerate(own) if row.id == since), 0)
+                proposed.append(self._sender.bonus(f"{stem}:{last + 1}", latest, cents, text, own[start:]))
         return proposed
 
     def _require_within(self, total: int) -> None:
