@@ -2,14 +2,17 @@
 
 Baselines of the opening, in the same browser by turns: an empty page, and the same page without its script and
 pictures. "Interactive" ends at DOMContentLoaded, "loaded" at the end of the load event; "painted" is two frames after
-it, with the layout forced. Baseline of the writing: reading the same database into memory, which any report must do.
+it, with the layout forced. Baselines of the writing: reading the same database into memory, which any report must do,
+and one pass of pandas over its answers.
 
     python benchmarks/bench_report.py [--pairs N] [--repeat N] [--chromium FILE]
+    python benchmarks/bench_report.py --project FOLDER --against OTHER-CHECKOUT   # the writing alone, beside another
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import subprocess
@@ -21,6 +24,7 @@ from typing import Any
 
 from report_project import make
 
+HERE = Path(__file__).parent
 WRITE = """
 import sys, time
 started = time.perf_counter()
@@ -31,9 +35,14 @@ settings = load(Path(sys.argv[1]), environ={})
 imported = time.perf_counter()
 if sys.argv[2] == "read":
     collect(settings)
+elif sys.argv[2] == "pandas":
+    from bench_release import plain
+    plain(Path(sys.argv[1]))
 else:
     report(settings, Path(sys.argv[2]))
-print(imported - started, time.perf_counter() - imported)
+work = time.perf_counter() - imported
+from bench_aggregation import peak_mib
+print(imported - started, work, time.process_time(), peak_mib())
 """
 
 TIMES = """async () => {
@@ -44,13 +53,28 @@ TIMES = """async () => {
 }"""
 
 
-def write(folder: Path, out: str) -> tuple[float, float]:
-    """Seconds of the imports and of the work, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", WRITE, str(folder), out], capture_output=True, text=True, check=True
-    )
-    imports, work = (float(word) for word in done.stdout.split())
-    return imports, work
+def write(folder: Path, out: str, checkout: Path = HERE.parent) -> tuple[float, ...]:
+    """Seconds of the imports, of the work and of processor time, and the peak in MiB, in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": f"{checkout}:{HERE}"}
+    words = [sys.executable, "-c", WRITE, str(folder), out]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+    return tuple(float(word) for word in done.stdout.split())
+
+
+def beside(folder: Path, against: Path, repeat: int) -> None:
+    """Writing the report here and by another checkout, by turns, and what pandas takes over the same answers."""
+    sides = {"pandas": ("pandas", HERE.parent), "this": ("", HERE.parent), "against": ("", against)}
+    runs: dict[str, list[tuple[float, ...]]] = {name: [] for name in sides}
+    for _ in range(repeat):
+        for name, (what, checkout) in sides.items():
+            out = what or str(folder / f"{name}.html")
+            runs[name].append(write(folder, out, checkout.resolve()))
+    plain = min(run[2] for run in runs["pandas"])
+    for name, found in runs.items():
+        seconds, mib = min(run[2] for run in found), max(run[3] for run in found)
+        print(f"{name:<8} {seconds:6.1f} s of processor time, {seconds / plain:5.2f} x, peak {mib:,.0f} MiB")
+    if (folder / "this.html").read_bytes() != (folder / "against.html").read_bytes():
+        raise SystemExit("the two reports are not the same bytes")
 
 
 def open_page(browser: Any, file: Path) -> tuple[float, float, float, float]:
@@ -70,19 +94,26 @@ def main() -> None:
     options.add_argument("--repeat", type=int, default=5)
     options.add_argument("--chromium", default="/usr/bin/chromium")
     options.add_argument("--keep", type=Path, help="Copy the page to this file.")
+    options.add_argument(
+        "--project", type=Path, help="A project that `report_project.make` made, with --against."
+    )
+    options.add_argument("--against", type=Path, help="Another checkout of mitl.")
     given = options.parse_args()
+    if given.project and given.against:
+        beside(given.project, given.against, given.repeat)
+        return
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         started = time.perf_counter()
         make(folder, given.pairs)
         print(f"project of about {given.pairs:,} judged pairs made in {time.perf_counter() - started:.1f} s")
         file = folder / "report.html"
-        sides: dict[str, list[tuple[float, float]]] = {"read": [], str(file): []}
+        sides: dict[str, list[tuple[float, ...]]] = {"read": [], str(file): []}
         for _ in range(min(given.repeat, 3)):
             for out, found in sides.items():
                 found.append(write(folder, out))
         for name, out in (("read the database alone", "read"), ("write the report", str(file))):
-            imports, work = min(one for one, _ in sides[out]), min(one for _, one in sides[out])
+            imports, work = (min(run[place] for run in sides[out]) for place in (0, 1))
             print(f"{name:<28} {work:6.2f} s  (and {imports:.2f} s of imports)")
         print(f"{'size of the report':<28} {file.stat().st_size / 1e6:6.2f} MB")
         if given.keep:
