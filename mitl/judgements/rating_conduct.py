@@ -203,19 +203,26 @@ def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
     role = np.where(untrusted(in_order), NONE, in_order["role"])
     known = in_order.assign(worker=in_order["worker"].astype(str), role=role)
     answered = known[known["score"].notna()]
-    first = _compared(answered)
+    repeated = apart(answered)  # once: a merge for each rater takes longer than all the rest
+    first = _compared(answered, repeated)
     odd = {worker for worker, conduct in first.items() if conduct.findings}
     if not odd or odd == set(first):
         return first
-    again = _compared(answered[~answered["worker"].isin(odd)])
+    again = _compared(answered[~answered["worker"].isin(odd)], repeated)
     for worker in odd:
-        again |= _compared(answered[~answered["worker"].isin(odd - {worker})], worker)
+        again |= _compared(answered[~answered["worker"].isin(odd - {worker})], repeated, worker)
     # Whom nobody is left to be compared with stays as they were.
     return {name: again[name] if again[name].residuals else conduct for name, conduct in first.items()}
 
 
-def _compared(answered: pd.DataFrame, only: str | None = None) -> dict[str, RatingConduct]:
-    """Each rater beside all others of the table; ``only`` one of them where one is named."""
+def _compared(
+    answered: pd.DataFrame, repeated: pd.DataFrame, only: str | None = None
+) -> dict[str, RatingConduct]:
+    """Each rater beside all others of the table; ``only`` one of them where one is named.
+
+    Args:
+        repeated: of every rater, as `apart` gives it.
+    """
     names, who = np.unique(answered["worker"], return_inverse=True)
     answered = answered.assign(worker=who, pair=np.unique(answered["pair"], return_inverse=True)[1])
     asked = answered[answered["role"] == ASKED]
@@ -226,7 +233,9 @@ def _compared(answered: pd.DataFrame, only: str | None = None) -> dict[str, Rati
         answered if only is None else answered[answered["worker"] == int(np.flatnonzero(names == only)[0])]
     )
     return {
-        str(names[every["worker"].iloc[0]]): _conduct(own, every, _others(by_pair, own), usual_ms)
+        str(names[every["worker"].iloc[0]]): _conduct(
+            own, every, _others(by_pair, own), usual_ms, _controls(every, repeated)
+        )
         for _, every in chosen.groupby("worker")
         if len(own := every[every["role"] == ASKED])
     }
@@ -272,7 +281,7 @@ def _beside(asked: pd.DataFrame) -> pd.Series:
 
 
 def _conduct(
-    own: pd.DataFrame, every: pd.DataFrame, others: pd.DataFrame, usual_ms: pd.Series
+    own: pd.DataFrame, every: pd.DataFrame, others: pd.DataFrame, usual_ms: pd.Series, controls: ControlsMet
 ) -> RatingConduct:
     """Of one rater.
 
@@ -291,7 +300,7 @@ def _conduct(
         line=min(compared, key=lambda row: (row.p, row.lag), default=None),
         drift=drift(scores, scores - residuals),
         offset=float(residuals.mean()) if len(residuals) else None,
-        controls=_controls(every),
+        controls=controls,
         median_s=float(timed["active_ms"].median() / 1000) if len(timed) else None,
         speed=float(np.median(relative)) if len(timed) else None,
         residuals=tuple(residuals.tolist()),
@@ -327,12 +336,13 @@ def _one_number(own: pd.DataFrame, others: pd.DataFrame) -> OneNumber:
     )
 
 
-def _controls(every: pd.DataFrame) -> ControlsMet:
+def _controls(every: pd.DataFrame, repeated: pd.DataFrame) -> ControlsMet:
     role, score = every["role"].to_numpy(), every["score"].to_numpy()
+    own = repeated.loc[repeated["assignment"].isin(every["assignment"].unique()), "apart"]
     return ControlsMet(
         identical=_record(passes(SimilarityRole.IDENTICAL, score[role == IDENTICAL])),
         random=_record(passes(SimilarityRole.RANDOM, score[role == RANDOM])),
-        repeated=_record((apart(every)["apart"] <= MOST_APART).to_numpy()),
+        repeated=_record((own <= MOST_APART).to_numpy()),
     )
 
 
