@@ -178,7 +178,13 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
         running = serves(url := f"http://127.0.0.1:{port}", engine)
     mirror_credentials(settings.project, server_id, pairs)
     if not running:
-        url = _start(settings, engine, stack)
+        from mitl.crowd_server.app import create_app
+        from mitl.crowd_server.protocol.html_page import allow
+        from mitl.crowd_server.serving import RunningServer
+
+        sources = allow((), settings.vendored, configured=settings.allowed_hosts)
+        app = create_app(engine, public=[settings.public], sources=sources)
+        url = stack.enter_context(RunningServer(app)).url
     return Endpoint(
         url=url,
         environment=environment,
@@ -189,16 +195,6 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
         _engine=engine,
         _open=stack.enter_context(contextlib.ExitStack()),
     )
-
-
-def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> str:
-    from mitl.crowd_server.app import create_app
-    from mitl.crowd_server.protocol.html_page import allow
-    from mitl.crowd_server.serving import RunningServer
-
-    sources = allow((), settings.vendored, configured=settings.allowed_hosts)
-    app = create_app(engine, public=[settings.public], sources=sources)
-    return stack.enter_context(RunningServer(app)).url
 
 
 def serves(url: str, engine: Engine) -> bool:

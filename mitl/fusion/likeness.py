@@ -30,7 +30,9 @@ def text_features(evidence: FusionEvidence) -> tuple[list[str], Floats]:
     columns: list[Floats] = []
     for vectors in evidence.texts:
         names += [f"{vectors.name}.{what}" for what in ("own_most", "own_mean", "groups")]
-        columns += [*_with_own(evidence, vectors), _of_groups(evidence, vectors)]
+        means = group_vectors(evidence.own, vectors)
+        cosine: Floats = np.einsum("nd,nd->n", means.of(evidence.images), means.of(evidence.groups))
+        columns += [*_with_own(evidence, vectors), cosine]
     if evidence.words:
         names += ["words.uncovered", "words.rarest_uncovered", "words.length"]
         columns += list(_uncovered(evidence))
@@ -158,12 +160,6 @@ def with_own_captions(evidence: FusionEvidence) -> Iterator[tuple[Ints, Ints]]:
         captions = evidence.own.of_image(int(evidence.images[start]))
         if len(captions):
             yield np.arange(start, stop), captions
-
-
-def _of_groups(evidence: FusionEvidence, vectors: UnitVectors) -> Floats:
-    means = group_vectors(evidence.own, vectors)
-    cosine: Floats = np.einsum("nd,nd->n", means.of(evidence.images), means.of(evidence.groups))
-    return cosine
 
 
 def group_vectors(own: OwnCaptions, vectors: UnitVectors) -> UnitVectors:

@@ -202,7 +202,9 @@ def fit_dawid_skene(table: AnswerTable, options: DawidSkeneOptions | None = None
     while not settled and len(trace) < options.limit:
         class_prior, confusion, log_density = _maximise(swept, seen, options)
         log_confusion = np.log(confusion, out=np.zeros_like(confusion), where=confusion > 0)
-        swept = sweeper.sweep(log_confusion, _log_prior(class_prior), keep)
+        # (labels + 1, labels): the class prior for unknown items, certainty for known ones.
+        certain = np.where(np.eye(len(class_prior), dtype=bool), 0.0, -np.inf)
+        swept = sweeper.sweep(log_confusion, np.vstack([np.log(class_prior), certain]), keep)
         trace.append(swept.log_likelihood + log_density)
         settled = has_settled(trace, options.tolerance * len(table))
     class_prior, confusion, _ = _maximise(swept, seen, options)
@@ -218,12 +220,6 @@ def _shares(table: AnswerTable) -> Floats:
     known = np.flatnonzero(table.known != UNKNOWN)
     counts[known] = np.eye(table.n_labels)[table.known[known]]
     return counts
-
-
-def _log_prior(class_prior: Floats) -> Floats:
-    """(labels + 1, labels): the class prior for unknown items, certainty for known ones."""
-    certain = np.where(np.eye(len(class_prior), dtype=bool), 0.0, -np.inf)
-    return np.vstack([np.log(class_prior), certain])
 
 
 def _maximise(swept: Swept, seen: Flags, options: DawidSkeneOptions) -> tuple[Floats, Floats, float]:

@@ -204,7 +204,8 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
     controls = [
         json.loads(row[1].offered or "[0]")[0] for row in rows if row[1].role is CollectionRole.CONTROL
     ]
-    image_of = _own_images(session, right, controls)
+    own_images = select(ItemRow.id, ItemRow.group_id).where(ItemRow.side_id == right)
+    image_of = dict(rows_among(session, own_images, ItemRow.id, sorted(set(controls))))
     for batch, item, text, picked in rows:
         offered = tuple(json.loads(item.offered or "[]"))
         is_image = item.side_id == left
@@ -223,11 +224,6 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
             )
         )
     return by_hit
-
-
-def _own_images(session: Session, caption_side: int, captions: Sequence[int]) -> dict[int, int | None]:
-    query = select(ItemRow.id, ItemRow.group_id).where(ItemRow.side_id == caption_side)
-    return dict(rows_among(session, query, ItemRow.id, sorted(set(captions))))
 
 
 STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer, "text")

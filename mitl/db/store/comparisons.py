@@ -99,24 +99,19 @@ def hits_to_replace(session: Session, environment: Environment) -> list[HitToRep
     """
     wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())
     before = replaced_by(session)
-    usable = _usable_workers(session, environment)
+    # HIT → the workers whose submissions count.
+    query = query_by_worker(environment, Assignment.hit_id, Assignment.worker_id).where(
+        Worker.excluded_at.is_(None), Assignment.decision.in_(KEPT)
+    )
+    usable: dict[int, set[int]] = defaultdict(set)
+    for hit_id, worker in session.execute(query):
+        usable[hit_id].add(worker)
     replaced = []
     for hit in latest_hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS):
         workers = set[int]().union(*(usable[id_] for id_ in (hit.id, *before.get(hit.id, ()))))
         if (missing := wanted[hit.batch_id] - len(workers)) > 0:
             replaced.append(HitToReplace(hit, missing))
     return replaced
-
-
-def _usable_workers(session: Session, environment: Environment) -> Mapping[int, set[int]]:
-    """HIT → the workers whose submissions count."""
-    query = query_by_worker(environment, Assignment.hit_id, Assignment.worker_id).where(
-        Worker.excluded_at.is_(None), Assignment.decision.in_(KEPT)
-    )
-    workers: dict[int, set[int]] = defaultdict(set)
-    for hit, worker in session.execute(query):
-        workers[hit].add(worker)
-    return workers
 
 
 def asked(

@@ -198,7 +198,9 @@ def _controls(
         return []
     n_pages = -(-n_texts // (request.per_hit - N_CONTROLS))
     captions = item_store.captions(session, item_store.dataset(session).id)
-    seed = settings.seed + _n_reviews(session, request.environment)
+    # Pages of reviews so far, so that later ones draw other controls.
+    before = collection_store.spots(session, request.environment)
+    seed = settings.seed + len({asked.hit for asked in before if asked.role is CollectionRole.CONTROL})
     alike = sure_originals(session, seed=seed)[:n_pages]
     samples = similarity_store.samples(session)
     instead = (
@@ -209,12 +211,6 @@ def _controls(
         (_control(*(pair.image_id, pair.caption_id), True), _control(*other, False))
         for pair, other in zip(alike, [apart[turn % len(apart)] for turn in range(len(alike))], strict=True)
     ]
-
-
-def _n_reviews(session: Session, environment: Environment) -> int:
-    """Pages of reviews so far, so that later ones draw other controls."""
-    spots = collection_store.spots(session, environment)
-    return len({spot.hit for spot in spots if spot.role is CollectionRole.CONTROL})
 
 
 def _control(image: int, caption: int, matches: bool) -> CollectionQuestion:
