@@ -270,6 +270,19 @@ class Shown:
     """Caption → the image that it changes, of composed queries."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldTo:
+    """By what submissions are judged."""
+
+    environment: Environment
+    rule: GoldRule
+    withdrawn: Collection[GoldControl]
+    """Gold controls that are no longer trusted."""
+
+
+FindingsOf = Mapping[int, Sequence[Finding]]
+"""Submission → why it goes to a person."""
+
 RequestT = TypeVar("RequestT", bound=Request, contravariant=True)
 PlanT = TypeVar("PlanT", bound=Plan)
 
@@ -362,20 +375,10 @@ class CampaignKind(Protocol[RequestT, PlanT]):
         """Write parses down, in place of earlier ones."""
 
     # What it means.
-    def findings(
-        self,
-        session: Session,
-        environment: Environment,
-        rows: Sequence[StoredAssignment],
-        rule: GoldRule,
-        withdrawn: Collection[GoldControl],
-    ) -> Mapping[int, Sequence[Finding]]:
+    def findings(self, session: Session, rows: Sequence[StoredAssignment], held_to: HeldTo) -> FindingsOf:
         """Why each of these submissions, all parsed and undecided, goes to a person; none where its page passes.
 
         Whatever the kind, one goes there too where the worker's record on pages of pairs is bad; none is rejected.
-
-        Args:
-            withdrawn: gold controls that are no longer trusted.
         """
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str] | None:

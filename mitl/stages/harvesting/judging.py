@@ -14,6 +14,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
+from mitl.campaign.kinds.protocol import HeldTo
 from mitl.core.arrays import Ints, coded, distinct
 from mitl.crowd.paying import SUBMITTED
 from mitl.db.store import answer_sheets, control_sheets, worker_tallies
@@ -93,7 +94,7 @@ def _decide(session: Session, environment: Environment, state: GoldState, rule: 
         of_kind = [row for row in undecided if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]
         unread = kind.submissions.unparsed(session, environment, [row.id for row in of_kind])
         waiting = [row for row in of_kind if row.id not in unread]
-        findings = kind.findings(session, environment, waiting, rule, state.withdrawn)
+        findings = kind.findings(session, waiting, HeldTo(environment, rule, state.withdrawn))
         for row in waiting:
             record = state.record(row.worker)
             verdicts[row.id] = verdict(findings[row.id], record, excluded=row.excluded)

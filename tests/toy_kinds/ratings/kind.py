@@ -222,7 +222,7 @@ class Ratings:
             session.execute(sa.insert(ANSWERS), rows)
         add_all_findings(session, {id_: parsed.findings for id_, parsed in parses.items()})
 
-    def findings(self, session, environment, rows, rule, withdrawn):
+    def findings(self, session, rows, held_to):
         found = {}
         for row in rows:
             given = self._given(session, row.id)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
 from mitl.campaign.kinds.protocol import (
+    FindingsOf,
+    HeldTo,
     PostingCounts,
     Shown,
     Wording,
@@ -34,16 +36,12 @@ from mitl.judgements.gold_records import check_assignment, gold_findings
 from mitl.records import (
     PAIRS_COMMAND,
     BatchKind,
-    Environment,
-    Finding,
-    GoldControl,
     HitItem,
     Judgement,
     Label,
     Table,
     several,
 )
-from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 
 
@@ -159,19 +157,15 @@ class PairsKind:
         """See `CampaignKind`."""
         return "nothing else is open" if adopted else "every proposed pair is on an open HIT or judged"
 
-    def findings(
-        self,
-        session: Session,
-        environment: Environment,
-        rows: Sequence[StoredAssignment],
-        rule: GoldRule,
-        withdrawn: Collection[GoldControl],
-    ) -> Mapping[int, Sequence[Finding]]:
+    def findings(self, session: Session, rows: Sequence[StoredAssignment], held_to: HeldTo) -> FindingsOf:
         """By the page's gold controls."""
         on_page: dict[int, list[Judgement]] = defaultdict(list)
         for stored in judgement_store.gold_judgements(session, [row.id for row in rows]):
             on_page[stored.assignment_id].append(stored.record)
-        return {row.id: gold_findings(check_assignment(on_page[row.id], rule, withdrawn)) for row in rows}
+        return {
+            row.id: gold_findings(check_assignment(on_page[row.id], held_to.rule, held_to.withdrawn))
+            for row in rows
+        }
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str] | None:
         """The desk and `mitl review show` know pages of pairs, their golds and other workers' answers."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import (
+    FindingsOf,
+    HeldTo,
     Plan,
     PostingCounts,
     Replacement,
@@ -44,13 +46,11 @@ from mitl.records import (
     Direction,
     Environment,
     Finding,
-    GoldControl,
     Page,
     Preference,
     System,
     Table,
 )
-from mitl.records.questions import GoldRule
 from mitl.records.results import ImageName, printed_by
 from mitl.settings import Settings
 
@@ -263,14 +263,7 @@ class RankingsKind:
         """See `CampaignKind`."""
         return "every comparison of these systems on these queries is asked"
 
-    def findings(
-        self,
-        session: Session,
-        environment: Environment,
-        rows: Sequence[StoredAssignment],
-        rule: GoldRule,
-        withdrawn: Collection[GoldControl],
-    ) -> Mapping[int, Sequence[Finding]]:
+    def findings(self, session: Session, rows: Sequence[StoredAssignment], held_to: HeldTo) -> FindingsOf:
         """By the page's controls as far as they are trusted."""
         if not rows:
             return {}
@@ -278,7 +271,7 @@ class RankingsKind:
         controls = comparison_store.controls(session, ids)
         answers = comparison_store.answers(session, ids)
         pages = comparison_store.comparisons(session, [row.hit_id for row in rows])
-        bad = distrusted(session, environment)
+        bad = distrusted(session, held_to.environment)
         by_assignment = {}
         for row in rows:
             answered = any(answer.answer is not None for answer in answers.get(row.id, ()))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import (
+    FindingsOf,
+    HeldTo,
     PostingCounts,
     Shown,
     Wording,
@@ -32,8 +34,7 @@ from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.rating_conduct import rating_conduct
 from mitl.judgements.rating_tests import untrusted
-from mitl.records import Environment, Finding, GoldControl, Table
-from mitl.records.questions import GoldRule
+from mitl.records import Environment, Table
 from mitl.records.results import ImageName, printed_by
 from mitl.records.similarity import (
     RATE_COMMAND,
@@ -142,18 +143,11 @@ class SimilarityKind:
         """See `CampaignKind`."""
         return "every sampled pair of the task is on an open HIT, has all its ratings or was tried in vain three times"
 
-    def findings(
-        self,
-        session: Session,
-        environment: Environment,
-        rows: Sequence[StoredAssignment],
-        rule: GoldRule,
-        withdrawn: Collection[GoldControl],
-    ) -> Mapping[int, Sequence[Finding]]:
+    def findings(self, session: Session, rows: Sequence[StoredAssignment], held_to: HeldTo) -> FindingsOf:
         """By the page's controls as far as they are trusted."""
         pages = rating_pages.questions(session, [row.hit_id for row in rows])
         answers = rating_pages.answers(session, [row.id for row in rows])
-        ratings = similarity_store.ratings_of(session, environment, list(pages))
+        ratings = similarity_store.ratings_of(session, held_to.environment, list(pages))
         no_controls = ratings[untrusted(ratings)].groupby("hit")["place"].unique().to_dict()
         by_assignment = {}
         for row in rows:

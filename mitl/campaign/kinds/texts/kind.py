@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import (
+    FindingsOf,
+    HeldTo,
     PostingCounts,
     Shown,
     Wording,
@@ -29,9 +31,8 @@ from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
-from mitl.records import CollectionRole, Environment, Finding, GoldControl, HitState, Outcome, Table, several
+from mitl.records import CollectionRole, Environment, Finding, HitState, Outcome, Table, several
 from mitl.records.collection import COLLECT_COMMAND, TEXTS, CollectionQuestion
-from mitl.records.questions import GoldRule
 from mitl.records.results import ImageName, printed_by
 
 
@@ -157,20 +158,13 @@ class TextsKind:
             "every chosen item is out, accepted or given up, or waits for another task (`mitl collect show`)"
         )
 
-    def findings(
-        self,
-        session: Session,
-        environment: Environment,
-        rows: Sequence[StoredAssignment],
-        rule: GoldRule,
-        withdrawn: Collection[GoldControl],
-    ) -> Mapping[int, Sequence[Finding]]:
+    def findings(self, session: Session, rows: Sequence[StoredAssignment], held_to: HeldTo) -> FindingsOf:
         """By the rules for texts and by the controls of reviews."""
         if not rows:
             return {}
         captions = item_store.captions(session, item_store.dataset(session).id)
         faults = faults_of(
-            collection_store.spots(session, environment),
+            collection_store.spots(session, held_to.environment),
             collection_store.terms_of(session),
             {normalised(caption.text) for caption in captions},
         )
@@ -185,7 +179,7 @@ class TextsKind:
                 for fault in faults.get(answer.id, ())
             ]
             findings += check_controls(
-                pages[row.hit_id], {answer.place: answer.label for answer in answers}, rule
+                pages[row.hit_id], {answer.place: answer.label for answer in answers}, held_to.rule
             )
             if not any(answer.outcome is Outcome.ANSWERED for answer in answers):
                 findings.append(Finding(NO_ANSWER, "nothing was written, picked or reviewed"))
