@@ -62,11 +62,7 @@ from annotators.match_probability import (
     noise,
     samples,
 )
-from annotators.match_shortlist import (
-    COUNT,
-    MeasuredShortlist,
-    ShortlistSearch,
-)
+from annotators.match_shortlist import COUNT, MeasuredShortlist, ShortlistSearch
 from annotators.options import Options
 from annotators.sizes import PCME_SAMPLES, PcmeConfig
 from mitl.errors import AnnotatorError

@@ -7,16 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args
 
-from annotators.costs import (
-    CAPTION_TOKENS,
-    Costs,
-    attention_pooling,
-    grid,
-    gru,
-    linear,
-    resnet,
-    transformer,
-)
+from annotators.costs import CAPTION_TOKENS, Costs, attention_pooling, grid, gru, linear, resnet, transformer
 
 CAPTION_PIECES = CAPTION_TOKENS + 2
 """Of a COCO caption, in word pieces or byte pairs."""

@@ -9,14 +9,7 @@ import click
 
 from mitl.cli import CommandGroup
 from mitl.cli.app import App, WayChoice, common, environment_options
-from mitl.cli.publish import (
-    BILL,
-    Posting,
-    limit_option,
-    posting_options,
-    require_environment,
-    workers_option,
-)
+from mitl.cli.publish import BILL, Posting, limit_option, posting_options, require_environment, workers_option
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
 

@@ -23,13 +23,7 @@ from mitl.desk import desk as desk_module
 from mitl.desk.app import HEADERS, POLICY, OwnHostOnly, has_window, static
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
-from mitl.explorer.pairs import (
-    Explored,
-    ExploredItem,
-    Filters,
-    Finder,
-    partners,
-)
+from mitl.explorer.pairs import Explored, ExploredItem, Filters, Finder, partners
 from mitl.interrupts import how_to_stop
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.records import StageResult

@@ -25,16 +25,7 @@ from mitl.records import BatchKind, Label
 from mitl.records.enums import PartKind
 from mitl.records.forms import SET_FORMS
 from mitl.records.frames import JUDGEMENTS
-from mitl.records.questions import (
-    LABEL,
-    PLAYED,
-    RATIONALE,
-    TEXT,
-    Choice,
-    Condition,
-    Question,
-    QuestionType,
-)
+from mitl.records.questions import LABEL, PLAYED, RATIONALE, TEXT, Choice, Condition, Question, QuestionType
 
 _SHARED = "_shared"
 _FILES = ("page.html.j2", "instructions.html.j2", "hit_type.toml")

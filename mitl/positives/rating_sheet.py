@@ -15,13 +15,7 @@ from mitl.judgements.similarity import Aggregation
 from mitl.positives.datasheet import rights
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.privacy import TIME_STEP_MS, pseudonym
-from mitl.positives.rating_input import (
-    AskedWording,
-    ControlRecord,
-    RatingInput,
-    RatingSummary,
-    as_released,
-)
+from mitl.positives.rating_input import AskedWording, ControlRecord, RatingInput, RatingSummary, as_released
 from mitl.positives.sheet_people import texts_told, time_and_pay, workers
 from mitl.records import Environment, Outcome, several
 from mitl.records.similarity import METHODS, SIMILARITY_ROLES, TASKS, Likeness, SamplingMethod, SimilarityRole

@@ -59,12 +59,7 @@ from mitl.records.items import (
     RetrievalSet,
     Side,
 )
-from mitl.records.results import (
-    StageResult,
-    Table,
-    Verdict,
-    several,
-)
+from mitl.records.results import StageResult, Table, Verdict, several
 
 __all__ = [
     "PAIRS_COMMAND",

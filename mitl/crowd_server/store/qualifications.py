@@ -11,15 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, exists, func, select, update
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import (
-    Books,
-    Portion,
-    Wide,
-    add_row,
-    change_row,
-    every,
-    first,
-)
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, every, first
 from mitl.crowd_server.store.leases import OpenGroup
 from mitl.crowd_server.store.models import (
     CrowdHit,

@@ -18,15 +18,7 @@ from mitl.crowd_server.store.leases import OpenGroup
 from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.crowd_server.work.entry import after_study, end_page, gate, proceed, visit_page
-from mitl.crowd_server.work.visitor import (
-    BACK,
-    Fields,
-    Visitor,
-    current_lease,
-    for_workers,
-    form,
-    seal_lease,
-)
+from mitl.crowd_server.work.visitor import BACK, Fields, Visitor, current_lease, for_workers, form, seal_lease
 
 ORDERS = {
     "old": "oldest first",

@@ -6,15 +6,7 @@ from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.models.items import AnsweredPlace, Base, Numbered
-from mitl.records import (
-    Decision,
-    Environment,
-    HitState,
-    JournalState,
-    JudgementSource,
-    Label,
-    PairRole,
-)
+from mitl.records import Decision, Environment, HitState, JournalState, JudgementSource, Label, PairRole
 
 _IS_OVERLAP = text("role = 'overlap'")
 """Few items are; to find out which HITs hold them would take a look at every item."""

@@ -13,14 +13,7 @@ from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import Ints, contains, pack_ids
-from mitl.db.models import (
-    Assignment,
-    JudgementRow,
-    ProposalRow,
-    Rationale,
-    StoredAnnotator,
-    Worker,
-)
+from mitl.db.models import Assignment, JudgementRow, ProposalRow, Rationale, StoredAnnotator, Worker
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.items import original_pairs, rated_pairs
 from mitl.db.store.proposals import withdrawn_names

@@ -24,16 +24,7 @@ from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.db.store.statements import AT_PLACE, KEPT, chunks, number_columns, query_hits, query_submissions
 from mitl.db.store.worker_tallies import Tallies, tallies_of
-from mitl.records import (
-    Decision,
-    Environment,
-    HitState,
-    JournalState,
-    JudgementSource,
-    Label,
-    Pair,
-    PairRole,
-)
+from mitl.records import Decision, Environment, HitState, JournalState, JudgementSource, Label, Pair, PairRole
 from mitl.records.frames import LABELS
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)

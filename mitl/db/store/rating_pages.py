@@ -17,13 +17,7 @@ from mitl.db.store.similarity import ensure_similarity_pairs
 from mitl.db.store.statements import KEPT, add_rows, at_place, query_by_worker, query_hits, rows_among
 from mitl.records import Environment, HitState
 from mitl.records.questions import MOST_TRIES
-from mitl.records.similarity import (
-    SIMILARITY,
-    GivenRating,
-    Likeness,
-    SimilarityQuestion,
-    SimilarityRole,
-)
+from mitl.records.similarity import SIMILARITY, GivenRating, Likeness, SimilarityQuestion, SimilarityRole
 
 TwoItems = tuple[int, int]
 """The numbers of a pair's items, left and right."""

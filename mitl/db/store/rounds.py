@@ -14,16 +14,7 @@ from sqlalchemy.orm import Session
 
 from mitl.core.arrays import unpack_pairs
 from mitl.db.base import columns
-from mitl.db.models import (
-    Batch,
-    ChosenPair,
-    Hit,
-    HitItemRow,
-    PairRow,
-    Round,
-    StepOfRound,
-    TrainedAnnotator,
-)
+from mitl.db.models import Batch, ChosenPair, Hit, HitItemRow, PairRow, Round, StepOfRound, TrainedAnnotator
 from mitl.db.store import journal
 from mitl.db.store.commitments import paid_by
 from mitl.db.store.hits import next_round

@@ -22,15 +22,7 @@ from mitl.db.store.rounds import pairs_command
 from mitl.errors import AuditError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.progress import Progress, no_progress
-from mitl.records import (
-    PAIRS_COMMAND,
-    AuditPurpose,
-    Direction,
-    Environment,
-    StageResult,
-    Table,
-    several,
-)
+from mitl.records import PAIRS_COMMAND, AuditPurpose, Direction, Environment, StageResult, Table, several
 from mitl.records.audits import AuditDesign, Stratum
 from mitl.records.frames import NONE
 from mitl.records.results import EnvironmentCounts, printed_by

@@ -29,15 +29,7 @@ from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.scrubbing import scrubbed_columns
 from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import Summary, SummaryCounts
-from mitl.records import (
-    BatchKind,
-    Direction,
-    Environment,
-    JudgementSource,
-    StageResult,
-    Table,
-    several,
-)
+from mitl.records import BatchKind, Direction, Environment, JudgementSource, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.records.similarity import SIMILARITY
 from mitl.settings import Settings

@@ -11,14 +11,7 @@ from typing import Annotated, TypedDict
 from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
-from mitl.datasets.duplicates import (
-    MAX_DISTANCE,
-    Duplicate,
-    nearest,
-    picture_files,
-    picture_hashes,
-    same_set,
-)
+from mitl.datasets.duplicates import MAX_DISTANCE, Duplicate, nearest, picture_files, picture_hashes, same_set
 from mitl.db.session import open_database
 from mitl.db.store import columns, releases
 from mitl.db.store import items as item_store

@@ -41,14 +41,7 @@ from mitl.positives.release_input import (
     QueryDraw,
 )
 from mitl.proposals.sampling import sample
-from mitl.records import (
-    BatchKind,
-    Decision,
-    Direction,
-    Environment,
-    JudgementSource,
-    PairRole,
-)
+from mitl.records import BatchKind, Decision, Direction, Environment, JudgementSource, PairRole
 from mitl.records.frames import ROLES, is_asked, is_gold
 from mitl.settings import Settings
 from mitl.stages.releasing.additions import Learning

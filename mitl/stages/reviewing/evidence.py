@@ -19,13 +19,7 @@ from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.desk import WorkerSubmissions
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.worker_tallies import Conduct
-from mitl.judgements.conduct import (
-    Agreement,
-    AnswerRun,
-    agreement,
-    entropy_of_counts,
-    gold_interval,
-)
+from mitl.judgements.conduct import Agreement, AnswerRun, agreement, entropy_of_counts, gold_interval
 from mitl.judgements.gold_records import GoldRecord, GoldState, keeps_page
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time

@@ -33,15 +33,7 @@ from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import HitTemplate
 from mitl.hits.validation import check_page
 from mitl.judgements.gold_records import check_assignment, gold_findings
-from mitl.records import (
-    PAIRS_COMMAND,
-    BatchKind,
-    HitItem,
-    Judgement,
-    Label,
-    Table,
-    several,
-)
+from mitl.records import PAIRS_COMMAND, BatchKind, HitItem, Judgement, Label, Table, several
 from mitl.records.results import printed_by
 
 

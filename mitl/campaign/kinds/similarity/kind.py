@@ -36,13 +36,7 @@ from mitl.judgements.rating_conduct import rating_conduct
 from mitl.judgements.rating_tests import untrusted
 from mitl.records import Environment, Table
 from mitl.records.results import ImageName, printed_by
-from mitl.records.similarity import (
-    RATE_COMMAND,
-    SIMILARITY,
-    GivenRating,
-    SimilarityQuestion,
-    SimilarityRole,
-)
+from mitl.records.similarity import RATE_COMMAND, SIMILARITY, GivenRating, SimilarityQuestion, SimilarityRole
 
 
 @printed_by("rate publish")

@@ -38,12 +38,7 @@ from mitl.db.store.rating_pages import LackingHit
 from mitl.errors import StoreError, UsageError
 from mitl.proposals.sampling import shuffled
 from mitl.records import Environment, Page
-from mitl.records.similarity import (
-    SIMILARITY,
-    TASKS,
-    Likeness,
-    SimilarityRole,
-)
+from mitl.records.similarity import SIMILARITY, TASKS, Likeness, SimilarityRole
 from mitl.settings import Settings
 
 PER_HIT = 10
