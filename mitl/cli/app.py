@@ -287,7 +287,6 @@ class Dollars(click.ParamType[int, Any]):
 
 
 DOLLARS = Dollars()
-MAX_COST = click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
 YES_TOTAL = click.option(
     "--yes-total",
     type=DOLLARS,

@@ -9,7 +9,7 @@ import click
 
 from mitl.cli import Command, CommandGroup
 from mitl.cli.app import (
-    MAX_COST,
+    DOLLARS,
     YES_TOTAL,
     App,
     common,
@@ -71,20 +71,14 @@ def _require_one(batches: tuple[str, ...], everything: bool, orphans: bool, verb
 @click.argument("batch")
 @click.option("--assignments", type=click.IntRange(min=2), help="Workers per HIT in all; at most 9.")
 @click.option("--days", type=click.IntRange(1, 364), help="Days from now during which the HITs can be taken.")
-@MAX_COST
+@click.option(
+    "--max-cost", "max_cost_cents", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this."
+)
 @YES_TOTAL
 @environment_options
 @endpoint_option
 @common
-def extend_command(
-    app: App,
-    batch: str,
-    assignments: int | None,
-    days: int | None,
-    max_cost: int | None,
-    yes_total: int | None,
-    environment: Environment | None,
-) -> None:
+def extend_command(app: App, yes_total: int | None, environment: Environment | None, **wish: Any) -> None:
     """Ask more workers for each HIT of BATCH, or give its HITs more time; prints the bill first.
 
     HITs that were posted for fewer than 10 workers cannot be raised to 10 or more: MTurk refuses it.
@@ -94,7 +88,7 @@ def extend_command(
     app.finish(
         extend(
             app.settings,
-            ExtensionWish(batch, assignments, days, max_cost),
+            ExtensionWish(**wish),
             environment,
             confirm=total_confirmed(
                 yes_total, subject="the extension", verb="extend", undone="nothing was extended"

@@ -17,6 +17,13 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+def mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """As random as hashes: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
 _CAPTION_BITS = 32
 _DENSE = 8
 """Up to so many times their count, numbers are looked up in a table: sorting millions takes ten times as long."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Floats
+from mitl.core.arrays import Flags, Floats, mixed
 from mitl.errors import MetricError
 from mitl.metrics.partial_labels import Counts, PartialLabels
 from mitl.metrics.positives import Ids, Short
@@ -200,8 +200,8 @@ def _labels(worlds: Worlds, rows: Ids, items: Ids, chances: Floats, listed: Ids)
 
 def _keys(seed: int, queries: Ids, items: Ids) -> NDArray[np.uint64]:
     with np.errstate(over="ignore"):
-        start = _mixed(np.asarray(queries, np.int64).astype(np.uint64) + np.uint64(seed + 1) * _STEP)
-        return _mixed(start ^ (np.asarray(items, np.int64).astype(np.uint64) * _STEP))
+        start = mixed(np.asarray(queries, np.int64).astype(np.uint64) + np.uint64(seed + 1) * _STEP)
+        return mixed(start ^ (np.asarray(items, np.int64).astype(np.uint64) * _STEP))
 
 
 def _drawn(keys: NDArray[np.uint64], chances: Floats, draws: int) -> Flags:
@@ -210,14 +210,8 @@ def _drawn(keys: NDArray[np.uint64], chances: Floats, draws: int) -> Flags:
     Source: Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014 (SplitMix64).
     """
     with np.errstate(over="ignore"):
-        bits = _mixed(keys[:, None] + np.arange(1, draws + 1, dtype=np.uint64) * _STEP)
+        bits = mixed(keys[:, None] + np.arange(1, draws + 1, dtype=np.uint64) * _STEP)
     return np.asarray((bits >> np.uint64(64 - _BITS)) < (chances * 2.0**_BITS).astype(np.uint64))
-
-
-def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
 
 
 def _recall(chances: Floats, k: int) -> Floats:

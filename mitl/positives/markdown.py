@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from mitl.core.formats import upper_bound
-
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are Markdown already."""
@@ -28,11 +26,6 @@ def release_words(name: str) -> str:
 def percent(part: float, whole: float = 1.0) -> str:
     """``12.3 %``; a dash where there is nothing to be a part of."""
     return f"{100 * part / whole:.1f} %" if whole else "–"
-
-
-def at_most(share: float) -> str:
-    """An upper bound as a percentage, never rounded down."""
-    return f"{upper_bound(100 * share, 1)} %"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -11,12 +11,12 @@ from operator import attrgetter
 
 from mitl.audits.certificate import ASSUMPTIONS
 from mitl.audits.machine_labels import Loss
-from mitl.core.formats import lower_bound
+from mitl.core.formats import lower_bound, percent_at_most
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
-from mitl.positives.markdown import at_most, listed, release_words
+from mitl.positives.markdown import listed, release_words
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release import makers_words
@@ -203,7 +203,7 @@ def _machine_labels(of: Facts) -> Iterator[Sentence]:
     bound = data.machine
     if bound is not None:
         parts = "; ".join(
-            f"{at_most(part.bound)} of {several(part.labelled, 'pair')} of {part.name}, by a random sample of "
+            f"{percent_at_most(part.bound)} of {several(part.labelled, 'pair')} of {part.name}, by a random sample of "
             f"{part.sampled:,}"
             for part in bound.parts
             if part.labelled
@@ -256,7 +256,7 @@ def _audited(of: Facts) -> Iterator[Sentence]:
             "By Chao's estimate",
             Cite(("chao1987",)),
             f" from how many annotators proposed each positive, recall is at most "
-            f"{at_most(proof.at_most)}, both directions together.",
+            f"{percent_at_most(proof.at_most)}, both directions together.",
         )
     if found := of.summary.by_source[PositiveSource.AUDIT]:
         yield (

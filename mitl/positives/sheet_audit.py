@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from mitl.audits.machine_labels import Loss
-from mitl.positives.markdown import at_most, listed, plain, table
+from mitl.core.formats import percent_at_most
+from mitl.positives.markdown import listed, plain, table
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.positives.release_input import MachineBound, Origins, ReleaseInput, TrainedMachine
 from mitl.records import several
@@ -127,7 +128,8 @@ def siding_told(bound: MachineBound) -> str:
     if bound.loss == Loss.ORDINAL:
         return "The loss is against answers as they were given, so errors that workers share are not in this bound."
     if bound.siding:
-        return f"Workers who side with the machine where it is wrong are reckoned with, up to {at_most(bound.siding)}."
+        most = percent_at_most(bound.siding)
+        return f"Workers who side with the machine where it is wrong are reckoned with, up to {most}."
     return "Errors with which the first worker sided are not in this bound."
 
 
@@ -147,8 +149,8 @@ def machine_told(data: ReleaseInput) -> str:
         told.append(
             f"With {bound.confidence:.6g} confidence no more of them are wrong{_LOSSES.get(bound.loss, '')} than "
             + "; ".join(
-                f"{at_most(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a random "
-                f"sample of {part.sampled:,} that people answered"
+                f"{percent_at_most(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a "
+                f"random sample of {part.sampled:,} that people answered"
                 for part in bound.parts
                 if part.labelled
             )

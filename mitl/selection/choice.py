@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats, Ints, contains, places, unpack_ids
+from mitl.core.arrays import Floats, Ints, contains, mixed, places, unpack_ids
 from mitl.errors import RoundError, UnfusedError
 from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors, ranking_features
 from mitl.proposals.sampling import draw_key
@@ -157,16 +157,10 @@ one gives: `mitl.selection.coreset` reads on where it must.
 
 
 def draws(things: Ints, seed: int, stream: str) -> Floats:
-    """(n,) a number from 0 to below 1 for each, uniform and by the thing alone: what else there is changes nothing.
-
-    Source: the finalizer of SplitMix64, Steele et al., OOPSLA 2014.
-    """
+    """(n,) a number from 0 to below 1 for each, uniform and by the thing alone: what else there is changes nothing."""
     key = np.frombuffer(draw_key(seed, stream)[:8], "<u8")
-    mixed = things.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, np.float64)
+    bits = mixed(things.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key)
+    return np.asarray((bits >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def highest(

@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from mitl.core.pricing import format_dollars
 from mitl.crowd_server.api import shapes
-from mitl.crowd_server.operator.page import many
 from mitl.crowd_server.operator.session import Fields, action, back, nothing_here, page
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.pages.site import NoticeError, Site
@@ -23,7 +22,7 @@ from mitl.crowd_server.store.progress import GroupRow
 from mitl.crowd_server.work import hit_frame
 from mitl.errors import AnswerError
 from mitl.protocol.answer_xml import answer_fields
-from mitl.records import Environment
+from mitl.records import Environment, several
 
 EXPIRED_AT_ONCE = 100
 """HITs in one transaction; a hundred take some milliseconds."""
@@ -168,9 +167,9 @@ def ask_to_expire(site: Site, request: Request) -> Response:
         return back("unchanged")
     free = max(0, row.left - row.working)
     lines = [
-        f"{many(row.open_hits, 'HIT is', 'HITs are')} open; {many(row.left, 'answer is', 'answers are')} still wanted. "
-        "Nobody could accept one any more.",
-        f"{many(row.working, 'worker holds a HIT', 'workers hold a HIT')} just now and may finish it.",
+        f"{several(row.open_hits, 'HIT is', 'HITs are')} open; {several(row.left, 'answer is', 'answers are')} still "
+        "wanted. Nobody could accept one any more.",
+        f"{several(row.working, 'worker holds a HIT', 'workers hold a HIT')} just now and may finish it.",
         f"Up to {format_dollars(free * row.reward_cents)} that is held for them would be free again.",
         "Pausing stops the work too, and can be undone; to undo this, the requester has to move each HIT's expiry.",
     ]

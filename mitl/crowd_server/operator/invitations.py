@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mitl.crowd_server.operator.page import many
 from mitl.crowd_server.operator.session import Fields, action, back, page
 from mitl.crowd_server.pages.site import NoticeError, Site, origin
 from mitl.crowd_server.protocol.ids import token_hash
@@ -20,7 +19,7 @@ from mitl.crowd_server.store import reports, workers
 from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.errors import UsageError
-from mitl.records import Environment
+from mitl.records import Environment, several
 
 BACK = ("/operator#invitations", "Back to the operator's page")
 SHOWN_AGAIN = dt.timedelta(minutes=1)
@@ -114,7 +113,7 @@ def ask_to_revoke(site: Site, request: Request) -> Response:
     invitation = _invitation(site, request)
     if invitation.revoked_at is not None:
         return back("unchanged")
-    people = many(invitation.uses, "person", "people")
+    people = several(invitation.uses, "person", "people")
     return site.page(
         "operator_confirm.html.j2",
         title=f"Revoke invitation {invitation.id}?",

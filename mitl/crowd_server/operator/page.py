@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from mitl.core.formats import count
 from mitl.core.pricing import format_dollars
 from mitl.crowd_server.operator import session as operator_session
 from mitl.crowd_server.operator.session import KeptSpans, page, settle
@@ -30,16 +31,6 @@ UNKNOWN = "-"
 FEWEST_ANSWERS = 3
 """A pace from fewer says nothing about when the work will be done."""
 _SHORTEST = dt.timedelta(minutes=1)
-
-
-def number(count: int) -> str:
-    """A whole number with commas between its thousands."""
-    return f"{count:,}"
-
-
-def many(count: int, one: str, more: str) -> str:
-    """``1 person is``, ``12 people are``."""
-    return f"1 {one}" if count == 1 else f"{number(count)} {more}"
 
 
 def rate(span: Span | None) -> str:
@@ -134,15 +125,15 @@ def read_board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Bo
     span_of = spans.of(connection, tuple((group.id, group.done) for group in groups), now)
     invitations, invited = reports.invitations(connection, limit=SHOWN_INVITATIONS)
     known_panels = panels.list_panels(connection)
-    texts = {"late": number(reports.count_late(connection))}
+    texts = {"late": count(reports.count_late(connection))}
     for environment in Environment:
         texts |= _sums(environment, [group for group in groups if group.environment is environment], recent)
     for group in groups:
         texts |= _group(group, recent.get(group.id), span_of.get(group.id), now)
     for row in invitations:
-        texts[f"invitation-{row.id}.uses"] = number(row.uses)
+        texts[f"invitation-{row.id}.uses"] = count(row.uses)
     for panel, visits in known_panels:
-        texts |= {f"panel-{panel.slug}.{state}": number(visits.get(state, 0)) for state in VisitState}
+        texts |= {f"panel-{panel.slug}.{state}": count(visits.get(state, 0)) for state in VisitState}
     bonuses = reports.bonus_sums(connection)
     for environment in Environment:
         texts |= _money(environment, accounts.balance(connection, environment), bonuses.get(environment, 0))
@@ -159,8 +150,8 @@ def read_board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Bo
 
 def _group(group: GroupRow, recent: Recent | None, span: Span | None, now: dt.datetime) -> dict[str, str]:
     counts = ("hits", "wanted", "done", "waiting", "rejected", "working")
-    values = {name: number(getattr(group, name)) for name in counts} | {
-        "hour": number(recent.count if recent else 0),
+    values = {name: count(getattr(group, name)) for name in counts} | {
+        "hour": count(recent.count if recent else 0),
         "overall": rate(span),
         "finish": finish(group, recent, now),
     }
@@ -172,9 +163,9 @@ def _sums(
 ) -> dict[str, str]:
     hour = sum(recent[group.id].count for group in groups if group.id in recent)
     return {
-        f"{environment}.working": number(sum(group.working for group in groups)),
-        f"{environment}.waiting": number(sum(group.waiting for group in groups)),
-        f"{environment}.hour": number(hour),
+        f"{environment}.working": count(sum(group.working for group in groups)),
+        f"{environment}.waiting": count(sum(group.waiting for group in groups)),
+        f"{environment}.hour": count(hour),
     }
 
 

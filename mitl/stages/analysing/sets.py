@@ -87,12 +87,13 @@ QUALITIES: tuple[Column[ComparedSet], ...] = (
 )
 
 
+def compared_sets(qualities: Mapping[str, Mapping[Direction, Quality]]) -> list[ComparedSet]:
+    """A row of ``QUALITIES`` for each set and direction."""
+    return [(name, d, measured) for name, by in qualities.items() for d, measured in by.items()]
+
+
 def _show(qualities: Mapping[str, Mapping[Direction, Quality]], _: AnalysisInput) -> Findings:
-    rows = [
-        (name, d, measured)
-        for name, by_direction in qualities.items()
-        for d, measured in by_direction.items()
-    ]
+    rows = compared_sets(qualities)
     return Findings(
         counts={
             name: {d.value: asdict(measured) for d, measured in by.items()} for name, by in qualities.items()

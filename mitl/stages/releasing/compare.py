@@ -27,7 +27,7 @@ from mitl.positives.sources import (
 from mitl.records import Direction, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import CONFIG_FILE, Settings
-from mitl.stages.analysing.sets import QUALITIES
+from mitl.stages.analysing.sets import QUALITIES, compared_sets
 from mitl.stages.analysing.table import for_people
 
 _COLUMNS = ("direction", "image_id", "caption_id", "in", "label", "sources", "answers", "annotators")
@@ -98,11 +98,6 @@ def compare(
         positive_set.name: {d: _quality(positive_set, last, queries[d], d) for d in Direction}
         for positive_set in sets[:-1]
     }
-    compared = [
-        (name, d, measured)
-        for name, by_direction in qualities.items()
-        for d, measured in by_direction.items()
-    ]
     overlaps = {positive_set.name: _overlaps(positive_set, last, queries) for positive_set in sets[:-1]}
     paths: ComparePaths = {}
     if differences is not None:
@@ -123,7 +118,7 @@ def compare(
         warnings=tuple(warnings),
         tables=(
             _count_table(sets, queries, positives),
-            for_people(f"in percent, against what {last.name} verified", QUALITIES, compared),
+            for_people(f"in percent, against what {last.name} verified", QUALITIES, compared_sets(qualities)),
             _overlap_table(overlaps, last.name),
         ),
         lines=(f"the pairs on which {sets[0].name} and {last.name} differ: {differences}",)
