@@ -45,7 +45,9 @@ def test_what_is_listed_by_name_is_in_the_order_of_code_points(session):
     picture = Item("1", (Part(PartKind.IMAGE),))
     data = ItemSet("d", "by hand", IdKind.STRING, (Side("image", (picture,)),), {})
     round_id = hits.open_round(session, items.add_dataset(session, data, "0"), LIVE, NOW)
-    batch = hits.add_batch(session, NewBatch(round_id, LIVE, "i2t", "plain", 5, 1, 0, NOW))
+    terms = {"direction": "i2t", "template": "plain", "reward_cents": 5, "assignments": 1, "seed": 0}
+    new = NewBatch(round_id=round_id, environment=LIVE, planned_at=NOW, **terms)
+    batch = hits.add_batch(session, new)
     comparisons.add_systems(session, batch.id, [System(name, "file") for name in NAMES])
     (hit,) = hits.insert_hits(session, batch.id, [NewHit(Page(1, ()), 1, None, 4, "t")])
     sent = [NewSubmission(hit, name, f"A{name}", NOW, NOW, "Submitted", "<x/>") for name in NAMES]

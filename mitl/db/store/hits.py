@@ -36,44 +36,39 @@ UNPOSTED = (HitState.PLANNED, HitState.SENDING)
 LIVE_STATES = (*UNPOSTED, HitState.POSTED)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRow:
-    """A batch as stored."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTerms:
+    """What a batch asks, and under which terms."""
 
-    id: int
-    name: str
     environment: Environment
     direction: str
     template: str
     reward_cents: int
     assignments: int
     seed: int
-    pilot: bool
-    server_id: str | None
-    source: JudgementSource
+    pilot: bool = False
+    server_id: str | None = None
+    source: JudgementSource = JudgementSource.CROWD
     """``import`` for past work from a file: nothing of it was posted from here."""
-    estimate_s: int | None
+    estimate_s: int | None = None
     """Seconds expected of a HIT when it was priced; None takes the template's."""
     kind: str = BatchKind.PAIRS
 
 
-@dataclass(frozen=True, slots=True)
-class NewBatch:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRow(BatchTerms):
+    """A batch as stored."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBatch(BatchTerms):
     """A batch to insert."""
 
     round_id: int
-    environment: Environment
-    direction: str
-    template: str
-    reward_cents: int
-    assignments: int
-    seed: int
     planned_at: dt.datetime
-    server_id: str | None = None
-    pilot: bool = False
-    estimate_s: int | None = None
-    source: JudgementSource = JudgementSource.CROWD
-    kind: str = BatchKind.PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +168,7 @@ def next_batch_name(session: Session, after: int = 0, ahead: int = 0) -> str:
 
 def batch(session: Session, batch_id: int) -> BatchRow:
     """One batch."""
-    return BatchRow(*session.execute(select(*_BATCH).where(Batch.id == batch_id)).one())
+    return BatchRow(**session.execute(select(*_BATCH).where(Batch.id == batch_id)).mappings().one())
 
 
 def batches(session: Session, environment: Environment | None = None) -> list[BatchRow]:
@@ -181,7 +176,7 @@ def batches(session: Session, environment: Environment | None = None) -> list[Ba
     query = select(*_BATCH).order_by(Batch.id)
     if environment is not None:
         query = query.where(Batch.environment == environment)
-    return [BatchRow(*row) for row in session.execute(query)]
+    return [BatchRow(**row) for row in session.execute(query).mappings()]
 
 
 def posted_batches(session: Session) -> list[BatchRow]:
