@@ -100,4 +100,4 @@ def test_money_and_numbers_are_parted():
     """Thousands by commas, cents by two digits, the sign in front."""
     assert format_dollars(123456) == "$1,234.56"
     assert format_dollars(-5) == "-$0.05"
-    assert words.number(1234567) == "1,234,567"
+    assert words.count(1234567) == "1,234,567"
