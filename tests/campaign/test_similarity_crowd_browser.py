@@ -54,6 +54,7 @@ def test_a_worker_rates_reloads_and_submits(town, new_page, name, size):
     page = new_page(**size)
     page.goto(town.link())
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
 
     frame.locator("#p01 [type=range]").focus()

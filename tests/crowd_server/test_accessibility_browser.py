@@ -70,6 +70,7 @@ def test_the_pages_around_the_hit(town, new_page):
     page.frame_locator("iframe").get_by_text("This is a preview.").wait_for()
     found["preview"] = violations(page) + violations(page, page.frames[1])
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.locator("label:has([name=p01_label][value=yes])").click()
     found["HIT"] = violations(page) + violations(page, page.frames[1])

@@ -67,6 +67,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     answers = parse_answers(own["Answer"], places=[1, 2, 3], questions=()).answers
     assert [answer.label for answer in answers] == [Label.WEAK_YES, Label.WEAK_YES, Label.NO]
     page.get_by_role("button", name="Accept the next one").click()
+    page.wait_for_load_state()
     page.frame_locator("#hit").locator("#send").wait_for()
     page.get_by_role("button", name="Return this HIT").click()
     page.get_by_text("You returned the HIT").wait_for()
@@ -116,6 +117,7 @@ def test_returning_asks_first_for_forms_and_for_pages_of_other_sites(crowd, new_
     )
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     if not external:
         page.frame_locator("#hit").get_by_label("Why?").fill("so")
         becomes_true(page, "Object.values(localStorage).join().includes('so')")
@@ -154,6 +156,7 @@ def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):
     page = new_page(tolerate="410")
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     places = ("q1",) if form else ("p01_label", "p02_label", "p03_label")
     for name in places:
@@ -189,6 +192,7 @@ def test_the_draft_of_who_no_longer_takes_part_is_deleted(crowd, page):
     def take_part():
         page.get_by_role("button", name="I agree and take part").click()
         page.get_by_role("button", name="Accept one").click()
+        page.wait_for_load_state()
         page.frame_locator("#hit").get_by_role("button", name="Submit").wait_for()
         becomes_true(page, "document.activeElement.id === 'hit'")
 
@@ -227,6 +231,7 @@ def test_who_takes_a_hit_again_finds_what_they_entered(crowd, new_page, returned
     crowd.clock.advance(hours=2)
     page.goto(crowd.url + "/w")
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame.get_by_role("button", name="Submit").wait_for()
     becomes_true(page, "document.activeElement.id === 'hit'")
 
@@ -291,6 +296,7 @@ def test_answers_are_not_called_lost_while_they_are_on_their_way(crowd, page):
     )  # playwright marks the function
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     for place in ("p01", "p02", "p03"):
         frame.locator(f"[name={place}_label][value=no]").check()
@@ -451,6 +457,7 @@ def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
         post_hit(client, Question=html)
         page.get_by_role("link", name="HITs", exact=True).click()
         page.get_by_role("button", name="Accept one").last.click()
+        page.wait_for_load_state()
         frame.get_by_role("button", name="Keys").click()
         if html != pairs_page():
             frame.locator("#keys:not(:checked)").check()
@@ -473,6 +480,7 @@ def test_instructions_are_folded_once_they_were_worked_by(crowd, page):
 
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     for places in (3, 2, 2):
         frame.locator(f"#p0{places}").wait_for()
         opened.append(frame.get_by_text("Please look for yourself").is_visible())
@@ -485,6 +493,7 @@ def test_instructions_are_folded_once_they_were_worked_by(crowd, page):
         page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
         if page.get_by_role("button", name="Accept the next one").count():
             page.get_by_role("button", name="Accept the next one").click()
+            page.wait_for_load_state()
 
     assert opened == [True, False, False, True, True, False]
     assert page.get_by_text("That was the last HIT for you").count() == 1
@@ -505,6 +514,7 @@ def test_a_page_that_only_claims_to_be_sent_is_believed_once(crowd, page):
     page.goto(crowd.url + link.path)
 
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     page.wait_for_url("**?sent=1")
     page.wait_for_timeout(300)
 
@@ -518,7 +528,7 @@ def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
     html = """<form data-mitl-submit method="post" action="about:blank">
     <input data-mitl-assignment type="hidden" name="assignmentId" value=""><input name="q"><button>Send</button></form>
     <script>parent.postMessage({type: "mitl-submitted"}, "*");
-    setTimeout(() => parent.postMessage({type: "mitl-submitted"}, "*"), 300)</script>"""
+    setInterval(() => parent.postMessage({type: "mitl-submitted"}, "*"), 300)</script>"""
     post_hit(crowd.boto(), Question=question_xml(html))
     accept_one(crowd, page)
     page.wait_for_url("**?sent=1")
@@ -552,6 +562,7 @@ def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, new
 
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.get_by_label("Words").fill("a cat")
     frame.get_by_label("Picture").set_input_files(tmp_path / "cat.png")
@@ -595,6 +606,7 @@ def test_a_hits_script_cannot_reach_the_worker_or_the_server(crowd, page):
 
     quiet.goto(crowd.url + link.path)
     quiet.get_by_role("button", name="Accept one").click()
+    quiet.wait_for_load_state()
     quiet.get_by_text("Submitted. Thank you!").wait_for()
 
     [own] = client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
@@ -632,4 +644,5 @@ def test_a_preview_takes_no_input(crowd, page):
     assert frame.locator("#send").is_disabled()
     assert frame.locator("[name=p01_label]").first.is_disabled()
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     assert page.frame_locator("#hit").locator("[name=p01_label]").first.is_enabled()

@@ -79,6 +79,7 @@ def test_people_notice_nothing_of_the_defences(crowd, window):
 
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept").first.click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     for place in (1, 2):
         frame.locator(f"[name=p0{place}_label][value=yes]").check()
@@ -86,6 +87,7 @@ def test_people_notice_nothing_of_the_defences(crowd, window):
     assert {pictures.nth(number).evaluate("image => image.naturalWidth") for number in range(2)} == {64}
     frame.locator("#send").click()
     page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+    page.wait_for_load_state()
     cookies = page.context.cookies()
     page.goto(f"{crowd.url}/operator?token={admin.operator_token(crowd.engine)}")
     page.get_by_role("heading").first.wait_for()

@@ -153,6 +153,7 @@ def test_the_list_without_scripts(crowd, new_page):
 
     page.goto(crowd.url + invitation.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     for onward in ("Accept the next one", "Back to the list"):
         frame = page.frame_locator("#hit")
         frame.get_by_role("button", name="Send").click()
@@ -178,6 +179,7 @@ def test_a_draft_outlives_the_browser_and_goes_with_the_submission(crowd, browse
     page = first.new_page()
     page.goto(crowd.url + invitation.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     page.frame_locator("#hit").locator("label:has([name=p01_label][value=weak_no])").click()
     for _ in range(200):
         if "weak_no" in page.evaluate("Object.values(localStorage).join()"):
@@ -206,6 +208,7 @@ def test_too_much_text_is_not_lost(crowd, new_page):
     page = new_page(tolerate="413")
     page.goto(crowd.url + invitation.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.locator("label:has([name=p02_label][value=yes])").click()
     frame.locator("label:has([name=p01_label][value=weak_yes])").click()
@@ -239,6 +242,7 @@ def test_late_answers_show_that_they_are_kept(crowd, new_page):
     page = new_page(tolerate="410")
     page.goto(crowd.url + invitation.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     send = page.frame_locator("#hit").get_by_role("button", name="Send")
     send.wait_for()
     crowd.clock.advance(hours=2)

@@ -45,6 +45,7 @@ def test_by_mouse(town, posted, new_page):
     preview.get_by_text("This is a preview.").wait_for()
     assert preview.locator("#send").is_disabled()
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.get_by_role("button", name="Instructions").click()
     frame.get_by_role("button", name="Close").click()
@@ -61,6 +62,7 @@ def test_by_mouse(town, posted, new_page):
     assert [answer.label for answer in parsed.answers] == [label_of(place) for place in range(1, PLACES + 1)]
     assert sum(answer.active_ms or 0 for answer in parsed.answers) > 0
     page.get_by_role("button", name="Accept the next one").click()
+    page.wait_for_load_state()
     page.frame_locator("#hit").get_by_text("0 of 20", exact=True).wait_for()
     page.get_by_role("button", name="Return this HIT").click()
     page.get_by_text("You returned the HIT").wait_for()
@@ -117,6 +119,7 @@ def test_by_thumb_on_a_phone(town, posted, new_page):
 
     page.goto(town.link())
     page.get_by_role("button", name="Accept one").tap()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.locator("#p01 img").tap()
     frame.get_by_role("button", name="Close").tap()
@@ -184,6 +187,7 @@ def test_with_an_image_that_fails(town, posted, new_page):
 
     page.goto(town.link())
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.locator(f"#p{MISSING:02d}").scroll_into_view_if_needed()
     frame.get_by_text("This image did not load.").wait_for()
@@ -209,6 +213,7 @@ def test_with_a_reload_in_the_middle(town, posted, new_page):
 
     page.goto(town.link())
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.locator("label:has([name=p01_label][value=weak_no])").click()
     frame.locator("#p01 [value=described_wrongly]").check()
@@ -239,6 +244,7 @@ def test_without_scripts(town, posted, new_page):
 
     page.goto(town.link())
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     frame.locator("[name=p01_label][value=yes]").check()
     frame.locator("[name=p02_label][value=weak_yes]").check()

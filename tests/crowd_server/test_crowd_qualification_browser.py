@@ -111,6 +111,7 @@ def test_a_hits_numbers_are_checked_where_they_are_given(crowd, page):
     hit = post_hit(client, Question=form(question("years", NUMBERS, required=False)))
     page.goto(crowd.url + "/w")
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
     frame = page.frame_locator("#hit")
     field = frame.locator("[name=q1]")
 

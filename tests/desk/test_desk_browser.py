@@ -166,6 +166,7 @@ def test_a_message_outlives_the_session(opened, new_page):
     page.keyboard.press("Control+Enter")
 
     page.locator(".message").get_by_text("half writ").wait_for()
+    page.wait_for_load_state()
     assert (page.locator("#subject").input_value(), page.locator("#text").input_value()) == ("", "")
     assert page.evaluate("localStorage.length") == 0
 
@@ -300,6 +301,7 @@ def test_pages_of_workers_are_turned_by_keys_and_links(opened, page, monkeypatch
         page.wait_for_load_state()
         page.keyboard.press(key)
         turn.filter(has_text=f"page {number} of").wait_for()
+    page.wait_for_load_state()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.locator("tbody th a").first.click()
     page.get_by_role("heading", name="Submissions").wait_for()

@@ -249,6 +249,7 @@ def accept_one(crowd: Crowd, page: Any) -> Any:
     [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()  # a click before the page's style came would land beside what it is for
     return page.frame_locator("#hit")
 
 
