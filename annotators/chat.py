@@ -48,6 +48,9 @@ _HEARD, _LEAST = 32, 0.1
 CAPTION_BYTES = 2048
 """Of a caption; what is longer is cut."""
 
+_MOST = 1.1
+"""Half-precision probabilities sum to less than this; what does not, or is NaN, is no probability."""
+
 _QUALITIES = (90, 75, 60, 45, 30, 15, 5)
 _TRIES, _LONGEST_PAUSE_S = 8, 30.0
 _AGAIN = (408, 409, 425, 429)
@@ -208,8 +211,9 @@ class ChatAnnotator:
             pause = min(_LONGEST_PAUSE_S, 2.0**number) * random.uniform(0.5, 1)
             try:
                 reply = calls.client.post(f"{url}/chat/completions", json=body)
-            except httpx.TransportError as error:
-                said = f"cannot be reached: {error or type(error).__name__}"
+            except httpx.RequestError as error:
+                broken = "read" if isinstance(error, httpx.DecodingError) else "reached"
+                said = f"cannot be {broken}: {error or type(error).__name__}"
                 continue
             if reply.status_code < 500 and reply.status_code not in _AGAIN:
                 return self._choice(url, reply)
@@ -228,7 +232,8 @@ class ChatAnnotator:
             )
         try:
             choice = reply.json()["choices"][0]
-            letter_shares(choice)
+            if not sum(letter_shares(choice)) < _MOST:
+                raise ValueError("probabilities that are none")
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise AnnotatorError(
                 f"annotator {self.name!r}: {url} answers {_short(reply.text)}, which is no chat completion; name the "
@@ -238,9 +243,9 @@ class ChatAnnotator:
 
 
 def letter_shares(choice: Mapping[str, Any]) -> list[float]:
-    """The probability of each letter as the first token of a choice; all on the one it wrote where it gives none.
+    """The probability of each letter as the first token of a choice; all on its first word where it gives none.
 
-    Spellings such as " A", "a" and "A." count together.
+    Spellings such as " A", "a" and "A." count together; a word that begins with a letter, such as "As", is none.
     """
     shares = dict.fromkeys(LETTERS, 0.0)
     logprobs = choice.get("logprobs")
@@ -251,9 +256,9 @@ def letter_shares(choice: Mapping[str, Any]) -> list[float]:
             (token["token"], math.exp(token["logprob"])) for token in first.get("top_logprobs") or [first]
         ]
     else:
-        tokens = [((choice["message"]["content"] or "").strip()[:1], 1.0)]
+        tokens = [(word, 1.0) for word in (choice["message"]["content"] or "").split()[:1]]
     for token, share in tokens:
-        letter = token.strip(" \t\n.:)(*\"'").upper()
+        letter = token.strip(" \t\n.,:)(*\"'").upper()
         if letter in shares:
             shares[letter] += share
     return list(shares.values())

@@ -60,8 +60,8 @@ def sure(level):
     return [float(level == place) for place in range(4)]
 
 
-def choice(tokens):
-    tops = [{"token": token, "logprob": math.log(share)} for token, share in tokens]
+def choice(tokens, **more):
+    tops = [{"token": token, "logprob": math.log(share), **more} for token, share in tokens]
     return {"message": {"content": "?"}, "logprobs": {"content": [{"top_logprobs": tops}]}}
 
 
@@ -77,6 +77,16 @@ def test_spellings_of_a_letter_count_together():
 def test_the_letter_that_was_written_counts_where_no_other_is_told(more):
     written = {"token": "B", "logprob": math.log(0.7), **more}
     assert np.allclose(letter_shares({"logprobs": {"content": [written]}}), [0, 0.7, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("written", "letter"),
+    [("A", "A"), (" b.", "B"), ("(C)", "C"), ("**D**", "D"), ("B mostly, but", "B"), ("Answer", None)]
+    + [(refusal, None) for refusal in ("As an AI, I", "I cannot", "Cannot", "Describing", "", None)],
+)
+def test_a_text_counts_as_the_letter_that_stands_alone_at_its_head(written, letter):
+    found = letter_shares({"message": {"content": written}})
+    assert found == [float(letter == one) for one in "ABCD"]
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=4, max_size=4))
@@ -172,6 +182,15 @@ def test_a_busy_server_is_asked_again(images):
             "no chat completion",
             1,
         ),
+        *(
+            (
+                (200, {}, json.dumps({"choices": [choice([("A", 1.0)], logprob=told)]})),
+                "no chat completion",
+                1,
+            )
+            for told in (math.nan, math.inf, 2.0)
+        ),
+        ((200, {"Content-Encoding": "gzip"}, "not gzip"), "cannot be read", 3),
         ((500, {}, "x" * 5000), r"answers 500 'x{200}…' \(3 tries\); start the server, with a model", 3),
         ((0, {}, ""), "cannot be reached", 3),
     ],
