@@ -151,6 +151,9 @@ def test_what_an_interrupted_run_left_is_completed_alone(settings):
     """Its maximum holds for all its runs together: who is short besides is proposed a bonus by the next run."""
     with pytest.raises(KeyboardInterrupt):
         run(settings, max_cost_cents=SLOW + UNTIMED, progress=Interrupted())
+    with pytest.raises(UsageError, match="above --max-cost"):
+        run(settings, max_cost_cents=SLOW + UNTIMED - 1)
+    assert granted(settings) == {}
 
     said = []
 
@@ -338,9 +341,11 @@ def test_a_bonus_that_is_refused_for_ever_can_be_withdrawn(settings):
     gone = {"withdraw": frozenset({slow}), "skip": frozenset({slow})}
 
     assert f"refused those to {slow}" in "".join(pay_report(settings, LIVE).lines)
-    assert run(settings, dry_run=True, **gone).counts["withdrawn"] == 1
+    assert run(settings, dry_run=True, **gone).lines[1].startswith("would withdraw: 1 bonus of $1.50")
     assert pay_report(settings, LIVE).counts["unsent_cents"] == SLOW
-    assert run(settings, **gone).lines[1] == "withdrawn: 1 bonus of $1.50, which the server had refused"
+    withdrawn = run(settings, **gone)
+    assert withdrawn.lines[1] == "withdrawn: 1 bonus of $1.50, which the server had refused"
+    assert (withdrawn.status, withdrawn.next) == ("done", "")
     assert pay_report(settings, LIVE).counts["unsent_cents"] == 0
     on_server(settings, f"UPDATE assignment SET mturk_id = substr(mturk_id, 2) {of_slow}")
     assert run(settings).counts["sent"] == 1
@@ -391,17 +396,19 @@ def test_a_ceiling_that_was_lowered_stops_what_was_planned_too(settings):
 
 def test_workers_can_be_left_out(settings):
     """Those named by --skip get nothing and are said; an unknown id is a slip."""
-    result = run(settings, skip=frozenset({workers(settings)["slow"]}))
+    slow, fair = (workers(settings)[name] for name in ("slow", "fair"))
+    result = run(settings, skip=frozenset({slow, fair}))
 
     assert granted(settings) == {"untimed": [UNTIMED]}
-    assert result.counts["left_out"] == 1
+    assert result.counts["left_out"] == 1 and f"left out by --skip: {slow}" in result.lines
     with pytest.raises(UsageError, match="'A999'"):
         run(settings, skip=frozenset({"A999"}))
 
 
 def test_a_dry_run_sends_and_stores_nothing(settings):
     """It says what would be sent."""
-    assert run(settings, dry_run=True).counts["bonuses_cents"] == SLOW + UNTIMED
+    result = run(settings, dry_run=True)
+    assert (result.counts["bonuses_cents"], result.next) == (SLOW + UNTIMED, "")
     assert granted(settings) == {}
     assert pay_report(settings, LIVE).counts["unsent_cents"] == 0
 
