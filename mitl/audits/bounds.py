@@ -173,7 +173,7 @@ def thinned_upper(seen: Floats, chance: Floats, risk: float) -> Floats:
     the binomial's as far as one below the mean (Hoeffding, Annals of Mathematical Statistics 1956, theorem 4), so that
     an M is excluded only where M times the chance is at least ``seen`` + 1; a chance of 1 gives ``seen`` itself.
     """
-    from scipy.special import bdtr
+    from scipy.special import betaincc  # the binomial's lower tail, of any size: bdtr counts with 32 bits
 
     seen, chance = np.broadcast_arrays(np.asarray(seen, np.float64), np.asarray(chance, np.float64))
     nats = -np.log(risk) if risk else 0.0
@@ -183,7 +183,8 @@ def thinned_upper(seen: Floats, chance: Floats, risk: float) -> Floats:
         if not (low < high).any():
             break
         middle = np.ceil((low + high) / 2)
-        possible = (bdtr(seen, middle.astype(np.int64), chance) > risk) | (middle * chance < seen + 1)
+        tail = betaincc(seen + 1, np.maximum(middle - seen, 1), chance)
+        possible = (tail > risk) | (middle * chance < seen + 1)
         low, high = np.where(possible, middle, low), np.where(possible, high, np.maximum(middle - 1, low))
     return np.asarray(low)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from mitl.audits.bounds import thinned_upper
 from mitl.audits.workers import (
@@ -96,6 +96,16 @@ def test_the_thinned_bound_is_the_largest_number_that_is_possible(seen, chance, 
     expected = seen if chance == 1 else numbers[possible].max()
 
     assert float(thinned_upper(np.array(float(seen)), np.array(chance), risk)) == expected
+
+
+def test_the_thinned_bound_holds_for_pools_of_billions():
+    """All of COCO's pairs are more than 32 bits count; there the tail is the normal one."""
+    seen, chance, risk = 1e9, 0.3, 0.01
+
+    bound = float(thinned_upper(np.array(seen), np.array(chance), risk))
+
+    sd = np.sqrt(bound * chance * (1 - chance))
+    assert (bound * chance - seen) / sd == pytest.approx(norm.isf(risk), rel=1e-3)
 
 
 def test_the_binomial_bound_is_clopper_and_pearsons():
