@@ -219,6 +219,11 @@ def is_exact(annotator: object) -> bool:
     return bool(getattr(annotator, "is_exact", True))
 
 
+def most_at_once(annotator: object) -> int | None:
+    """Pairs after which its scores are kept at the latest, as a kill may cost so many; None where it says nothing."""
+    return getattr(annotator, "most_at_once", None)
+
+
 def searches_itself(annotator: object) -> TypeGuard[SearchesItself]:
     """Whether it has a search of its own."""
     return hasattr(annotator, "top_k")

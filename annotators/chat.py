@@ -53,6 +53,8 @@ _MOST = 1.1
 
 _QUALITIES = (90, 75, 60, 45, 30, 15, 5)
 _TRIES, _LONGEST_PAUSE_S = 8, 30.0
+_PAIRS_EACH = 4
+"""Pairs of each call at a time after which the answers of a model that may cost money are kept."""
 _AGAIN = (408, 409, 425, 429)
 """Besides those from 500: answers of a server that may do better a little later."""
 _SHOWN = 200
@@ -102,6 +104,8 @@ class ChatAnnotator:
         self.encoding_fingerprint = fingerprint(form="chat", edge=edge, versions=[VERSION, pixels.VERSION])
         asked = {"model": model.model, "levels": LEVELS, **({"extra": model.extra} if model.extra else {})}
         self.fingerprint = fingerprint(encoding=self.encoding_fingerprint, **asked)
+        is_paid = bool(model.key) or not all(map(_is_here, model.urls))
+        self.most_at_once = _PAIRS_EACH * requests if is_paid else None
         self._turns = count()
         self._heard: list[float] = []
         """The share of the letters in its first answers."""
@@ -160,7 +164,7 @@ class ChatAnnotator:
         headers = {"Authorization": f"Bearer {self._model.key}"} if self._model.key else {}
         limits = httpx.Limits(max_connections=self._requests)
         # A proxy of the environment is for other machines.
-        remote = not all(_is_here(url) for url in self._model.urls)
+        remote = not all(map(_is_here, self._model.urls))
         with httpx.Client(
             headers=headers, timeout=self._model.timeout, limits=limits, trust_env=remote
         ) as client:

@@ -308,12 +308,16 @@ Score = Callable[[Iterable[Unit]], Iterator[ScoredUnit]]
 class PairScores:
     """The scores of one annotator on the images and captions of a project."""
 
-    def __init__(self, folder: Path, annotator: str, items: ScoredItems, score: Score) -> None:
+    def __init__(
+        self, folder: Path, annotator: str, items: ScoredItems, score: Score, most: int | None = None
+    ) -> None:
+        """Open what is kept in a folder; ``most`` pairs make a unit, where scores cost more than time."""
         self._folder, self._annotator, self._items, self._score = folder, annotator, items, score
         with one_clear_line(folder, "what was scored before is kept"):
             self._log = ScoreLog(folder)
         self._frames = KnownScores(self._log.places, items)
-        self._unit = FIRST_UNIT
+        self._most = most or _LARGEST_UNIT
+        self._unit = min(FIRST_UNIT, self._most)
         self.computed = 0
         """Pairs that had to be scored since this was opened."""
 
@@ -357,7 +361,7 @@ class PairScores:
                 self._keep(packed[part], scored.scores)
             self.computed += len(part)
             rate = len(part) / max(scored.seconds, 1e-6)
-            self._unit = int(np.clip(rate * _UNIT_S, FIRST_UNIT, _LARGEST_UNIT))
+            self._unit = int(np.clip(rate * _UNIT_S, min(FIRST_UNIT, self._most), self._most))
             advance(len(part))
 
     def _keep(self, packed: Places, scores: Floats) -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -328,3 +329,33 @@ def test_proposing_asks_for_a_shortlist_once(tmp_path, monkeypatch):
     busy, error = failed.err.splitlines()
     assert (failed.status, "asked again for about a minute" in busy) == (1, True)
     assert "cannot be reached: [Errno 111] Connection refused (3 tries); start the server" in error
+
+
+def test_what_a_paid_model_answered_before_it_refused_is_not_asked_again(tmp_path, monkeypatch):
+    """Its credit ends in the middle: the next run pays again for the pairs that were not kept yet alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JUDGE_KEY", "secret-key")
+    ok("init", "--dataset", "scenes", "--n-images", "60")
+    use_file_annotators(tmp_path)
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        config = tmp_path / "mitl.toml"
+        text = config.read_text().replace("annotators = [", 'annotators = ["judge", ')
+        judge = f'chat = "{server.url}"\nmodel = "seer-8b"\nkey_env = "JUDGE_KEY"\nrequests = 2\n'
+        config.write_text(text + f"\n[annotators.judge]\n{judge}")
+        asked = ("propose", "--image-queries", "2", "--caption-queries", "2")
+
+        def credit_ends(jpeg, caption):
+            if len(server.bodies) >= 100:
+                server.instead = [(402, {}, "no credit")] * 2
+            return sure(1)
+
+        server.judge = credit_ends
+        assert "402 'no credit'" in mitl(*asked).err
+        paid = len(server.bodies)
+        server.judge, server.instead = lambda jpeg, caption: sure(1), []
+        ok(*asked)
+    questions = Counter(json.dumps(body["messages"]) for body in server.bodies)
+    assert 100 <= paid <= 104
+    assert (
+        sum(times - 1 for times in questions.values()) <= 2 * 2 * 4
+    )  # two orders of four pairs for each call

@@ -27,6 +27,7 @@ from annotators.base import (
     is_exact,
     is_reusable,
     measured_recall,
+    most_at_once,
     reads_pictures,
     scores_pairs,
     searches_itself,
@@ -384,7 +385,8 @@ class AnnotatorRun:
                 sides = self.encoded("image"), self.encoded("caption")
                 return self.compute.engine.score(annotator, *sides, units, exact=exact)
 
-            return PairScores(self.compute.scores / name, annotator.name, items, score)
+            folder = self.compute.scores / name
+            return PairScores(folder, annotator.name, items, score, most_at_once(annotator))
 
         name = f"{annotator.name}-{annotator.fingerprint[:16]}"
         exact = None if is_exact(annotator) else scores(f"{name}-float32", exact=True)
