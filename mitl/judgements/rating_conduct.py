@@ -6,12 +6,15 @@ a batch of pairs that are all alike accuses nobody. A rule fires where something
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Floats
+from mitl.core.arrays import Flags, Floats, Ints, spans
 from mitl.judgements.gold_records import GoldRecord
 from mitl.judgements.rating_tests import (
     ASKED,
@@ -57,6 +60,8 @@ ONE_NUMBER, STRAIGHT_LINE, DRIFTS, CONTROLS = (
     "rating_controls",
 )
 _NONE = GoldRecord()
+Arrays = dict[str, NDArray[Any]]
+"""Column → its values; a frame takes longer to cut for each rater than all that is reckoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,61 +205,75 @@ def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
     if ratings.empty:
         return {}  # most projects rate nothing, and each look at their workers passes here
     in_order = ratings.sort_values(["assignment", "place"], kind="stable")
+    who, names = pd.factorize(in_order["worker"].astype(str), sort=True)
     role = np.where(untrusted(in_order), NONE, in_order["role"])
-    known = in_order.assign(worker=in_order["worker"].astype(str), role=role)
+    known = in_order.assign(worker=who, role=role)
     answered = known[known["score"].notna()]
-    repeated = apart(answered)  # once: a merge for each rater takes longer than all the rest
+    twice = apart(answered)  # once: a merge for each rater takes longer than all the rest
+    met = (twice["apart"] <= MOST_APART).groupby(twice["worker"]).agg(["sum", "size"])
+    repeated = {int(worker): GoldRecord(int(passes), int(n)) for worker, passes, n in met.itertuples()}
     first = _compared(answered, repeated)
     odd = {worker for worker, conduct in first.items() if conduct.findings}
-    if not odd or odd == set(first):
-        return first
-    again = _compared(answered[~answered["worker"].isin(odd)], repeated)
-    for worker in odd:
-        again |= _compared(answered[~answered["worker"].isin(odd - {worker})], repeated, worker)
+    again = first
+    if odd and odd != set(first):
+        is_odd = answered["worker"].isin(odd)
+        again = _compared(answered[~is_odd], repeated)
+        for worker in odd:
+            again |= _compared(answered[~is_odd | (answered["worker"] == worker)], repeated, worker)
     # Whom nobody is left to be compared with stays as they were.
-    return {name: again[name] if again[name].residuals else conduct for name, conduct in first.items()}
-
-
-def _compared(
-    answered: pd.DataFrame, repeated: pd.DataFrame, only: str | None = None
-) -> dict[str, RatingConduct]:
-    """Each rater beside all others of the table; ``only`` one of them where one is named.
-
-    Args:
-        repeated: of every rater, as `apart` gives it.
-    """
-    names, who = np.unique(answered["worker"], return_inverse=True)
-    answered = answered.assign(worker=who, pair=np.unique(answered["pair"], return_inverse=True)[1])
-    asked = answered[answered["role"] == ASKED]
-    answered["residual"] = asked["score"] - _beside(asked)  # NaN for controls
-    by_pair = asked.sort_values("pair", kind="stable")
-    usual_ms = answered[answered["active_ms"] > 0].groupby("task")["active_ms"].median()
-    chosen = (
-        answered if only is None else answered[answered["worker"] == int(np.flatnonzero(names == only)[0])]
-    )
     return {
-        str(names[every["worker"].iloc[0]]): _conduct(
-            own, every, _others(by_pair, own), usual_ms, _controls(every, repeated)
-        )
-        for _, every in chosen.groupby("worker")
-        if len(own := every[every["role"] == ASKED])
+        names[worker]: again[worker] if again[worker].residuals else conduct
+        for worker, conduct in first.items()
     }
 
 
-def _others(by_pair: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+def _compared(
+    answered: pd.DataFrame, repeated: Mapping[int, GoldRecord], only: int | None = None
+) -> dict[int, RatingConduct]:
+    """Each rater beside all others of the table; ``only`` one of them where one is named.
+
+    Args:
+        answered: ``RATINGS`` that have a score, with workers by number.
+        repeated: worker → on repeated pairs.
+    """
+    measured = answered["active_ms"].where(answered["active_ms"] > 0)
+    usual = measured.groupby(answered["task"]).transform("median")
+    answered = answered.assign(active_ms=measured, relative=measured / usual)
+    if only is not None:  # what is usual is so on all pairs, all else on those of the rater
+        rated = answered.loc[answered["worker"] == only, "pair"]
+        answered = answered[answered["pair"].isin(rated)]
+    asked = answered[answered["role"] == ASKED]
+    answered["residual"] = asked["score"] - _beside(asked)  # NaN for controls
+    by_pair = _arrays(asked.sort_values("pair", kind="stable"))
+    chosen = answered if only is None else answered[answered["worker"] == only]
+    by_worker = _arrays(chosen.sort_values("worker", kind="stable"))
+    workers, starts, lengths = np.unique(by_worker["worker"], return_index=True, return_counts=True)
+    compared = {}
+    for worker, start, end in zip(workers.tolist(), starts, starts + lengths, strict=True):
+        every = _where(by_worker, slice(start, end))
+        own = _where(every, every["role"] == ASKED)
+        if len(own["score"]):
+            compared[worker] = _conduct(own, every, _others(by_pair, own), repeated.get(worker, _NONE))
+    return compared
+
+
+def _arrays(table: pd.DataFrame) -> Arrays:
+    return {str(name): table[name].to_numpy() for name in table}
+
+
+def _where(columns: Arrays, rows: Flags | Ints | slice) -> Arrays:
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def _others(by_pair: Arrays, own: Arrays) -> Arrays:
     """The scores of others on the pairs of one rater.
 
     Args:
         by_pair: everybody's, those of one pair together.
     """
-    pairs = np.unique(own["pair"])
-    ordered = by_pair["pair"].to_numpy()
-    first, last = np.searchsorted(ordered, pairs), np.searchsorted(ordered, pairs, "right")
-    length = last - first
-    ends = np.cumsum(length)
-    at = np.arange(int(ends[-1])) + np.repeat(first - (ends - length), length)
-    is_other = by_pair["worker"].to_numpy()[at] != own["worker"].iloc[0]
-    return by_pair.take(at[is_other])
+    pairs, ordered = np.unique(own["pair"]), by_pair["pair"]
+    at = spans(np.searchsorted(ordered, pairs), np.searchsorted(ordered, pairs, "right"))
+    return _where(by_pair, at[by_pair["worker"][at] != own["worker"][0]])
 
 
 def _beside(asked: pd.DataFrame) -> pd.Series:
@@ -280,40 +299,39 @@ def _beside(asked: pd.DataFrame) -> pd.Series:
     )
 
 
-def _conduct(
-    own: pd.DataFrame, every: pd.DataFrame, others: pd.DataFrame, usual_ms: pd.Series, controls: ControlsMet
-) -> RatingConduct:
+def _conduct(own: Arrays, every: Arrays, others: Arrays, repeated: GoldRecord) -> RatingConduct:
     """Of one rater.
 
     Args:
         own: the rater's scores of pairs that were asked; ``every``: with the controls.
         others: everybody else's scores of those pairs.
     """
-    known = own.dropna(subset="residual")
-    scores, residuals = known["score"].to_numpy(), known["residual"].to_numpy()
-    compared = rows(*(every[name].to_numpy() for name in ("score", "pair", "assignment", "place")))
-    timed = every[every["active_ms"] > 0]
-    relative = (timed["active_ms"] / timed["task"].map(usual_ms)).to_numpy()
+    known = _where(own, ~np.isnan(own["residual"]))
+    scores, residuals = known["score"], known["residual"]
+    compared = rows(*(every[name] for name in ("score", "pair", "assignment", "place")))
+    timed = _where(every, ~np.isnan(every["active_ms"]))
+    is_timed = len(timed["active_ms"]) > 0
     return RatingConduct(
-        n=len(own),
+        n=len(own["score"]),
         one_number=_one_number(own, others),
         line=min(compared, key=lambda row: (row.p, row.lag), default=None),
         drift=drift(scores, scores - residuals),
         offset=float(residuals.mean()) if len(residuals) else None,
-        controls=controls,
-        median_s=float(timed["active_ms"].median() / 1000) if len(timed) else None,
-        speed=float(np.median(relative)) if len(timed) else None,
+        controls=_controls(every, repeated),
+        median_s=float(np.median(timed["active_ms"]) / 1000) if is_timed else None,
+        speed=float(np.median(timed["relative"])) if is_timed else None,
         residuals=tuple(residuals.tolist()),
-        shares=_half_levels(own["score"].to_numpy()),
-        others_shares=_half_levels(others["score"].to_numpy()),
+        shares=_half_levels(own["score"]),
+        others_shares=_half_levels(others["score"]),
     )
 
 
-def _one_number(own: pd.DataFrame, others: pd.DataFrame) -> OneNumber:
+def _one_number(own: Arrays, others: Arrays) -> OneNumber:
     """Over the pairs that others rated too, where there are enough of them; else over all."""
-    beside = own[own["pair"].isin(others["pair"])]
-    is_beside = len(beside) >= MIN_SCORES
-    scores = (beside if is_beside else own)["score"].to_numpy()
+    pairs, code = np.unique(others["pair"], return_inverse=True)
+    beside = _where(own, np.isin(own["pair"], pairs))
+    is_beside = len(beside["score"]) >= MIN_SCORES
+    scores = (beside if is_beside else own)["score"]
     cents = np.sort(np.rint(100 * scores).astype(np.int64))
     width = round(200 * NEAR)
     near = np.searchsorted(cents, cents + width, "right") - np.arange(len(cents))
@@ -321,12 +339,11 @@ def _one_number(own: pd.DataFrame, others: pd.DataFrame) -> OneNumber:
     inside = cents[first : first + int(near[first])]
     there = None
     if is_beside:
-        other = np.rint(100 * others["score"].to_numpy())
+        other = np.rint(100 * others["score"])
         wide = round(100 * (SNAP - NEAR))
-        hits = pd.Series((other >= cents[first] - wide) & (other <= cents[first] + width + wide)).groupby(
-            others["pair"].to_numpy()
-        )
-        there = float(beside["pair"].map(hits.mean()).mean())
+        hits = (other >= cents[first] - wide) & (other <= cents[first] + width + wide)
+        share = np.bincount(code, hits) / np.bincount(code)
+        there = float(share[np.searchsorted(pairs, beside["pair"])].mean())
     return OneNumber(
         value=float(np.median(inside) / 100),
         n_near=len(inside),
@@ -336,13 +353,12 @@ def _one_number(own: pd.DataFrame, others: pd.DataFrame) -> OneNumber:
     )
 
 
-def _controls(every: pd.DataFrame, repeated: pd.DataFrame) -> ControlsMet:
-    role, score = every["role"].to_numpy(), every["score"].to_numpy()
-    own = repeated.loc[repeated["assignment"].isin(every["assignment"].unique()), "apart"]
+def _controls(every: Arrays, repeated: GoldRecord) -> ControlsMet:
+    role, score = every["role"], every["score"]
     return ControlsMet(
         identical=_record(passes(SimilarityRole.IDENTICAL, score[role == IDENTICAL])),
         random=_record(passes(SimilarityRole.RANDOM, score[role == RANDOM])),
-        repeated=_record((own <= MOST_APART).to_numpy()),
+        repeated=repeated,
     )
 
 

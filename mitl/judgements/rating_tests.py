@@ -46,7 +46,7 @@ def between(scores: Scores, before: Scores) -> NDArray[np.float64]:
 
 
 def apart(answered: pd.DataFrame) -> pd.DataFrame:
-    """``assignment`` of each repeated pair with a score, and ``apart``: how far it is from that of its first showing.
+    """``assignment`` and ``worker`` of each repeated pair with a score, and ``apart``: how far from its first showing.
 
     Args:
         answered: rows of ``RATINGS`` that have a score, by submission and place.
@@ -56,7 +56,7 @@ def apart(answered: pd.DataFrame) -> pd.DataFrame:
         first, on=["assignment", "pair"], suffixes=("", "_first")
     )
     distance = between(again["score"].to_numpy(), again["score_first"].to_numpy())
-    return pd.DataFrame({"assignment": again["assignment"], "apart": distance})
+    return again[["assignment", "worker"]].assign(apart=distance)
 
 
 def untrusted(ratings: pd.DataFrame) -> Flags:
