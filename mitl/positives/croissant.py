@@ -258,7 +258,7 @@ def _described(data: ReleaseInput, summary: Summary) -> str:
         told = "audited by people"
     else:
         told = "with texts and picks of people" if data.has_collected else "rated in earlier work"
-    return f"Positive image-caption pairs of {data.dataset}, {told}."
+    return f"Positive pairs of images and captions of {data.dataset}, {told}."
 
 
 def file_object(name: str, content: bytes, told: tuple[str, str]) -> dict[str, object]:

@@ -110,11 +110,12 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
         files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
     files["conflicts.csv"] = conflicts_csv(data, images, captions)
     sheet = datasheet(data, summary)
-    makers = makers_words(data.card, data.name, data.dataset)
+    machines = {*data.origins.kinds, *summary.proposed_by}
+    makers = makers_words(data.card, data.name, data.dataset, *machines)
     files["datasheet.md"] = of_form(sheet, data.form, makers).encode()
     described = croissant(data, summary, files, schemas)
     files["croissant.json"] = json_bytes(described_of_form(described, data.form, makers))
-    files["README.md"] = readme(data, summary, files, filled).encode()
+    files["README.md"] = readme(data, summary, files, filled, makers).encode()
     files[MANIFEST] = _manifest(data, summary, files)
     return files, summary
 
@@ -169,12 +170,19 @@ _REST = {
 }
 
 
-def readme(data: ReleaseInput, summary: Summary, files: Iterable[str], filled: Collection[str]) -> str:
+def readme(
+    data: ReleaseInput,
+    summary: Summary,
+    files: Iterable[str],
+    filled: Collection[str],
+    makers: Collection[str],
+) -> str:
     """What is in the folder and how to load it; the front matter lets the ``datasets`` library load the tables by name.
 
     Args:
         files: names of the release's other files, those that are not written yet left out.
         filled: tables with a row or more; ``datasets`` cannot load one without rows.
+        makers: see :func:`makers_words`.
     """
     names = set(files)
     body = [
@@ -219,8 +227,7 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str], filled: C
             "`judgements.parquet` holds the workers' own words in its column `text`, after a scan that took addresses, "
             "long numbers and ids out."
         )
-    told = "\n\n".join(body)
-    told = of_form(told, data.form)
+    told = of_form("\n\n".join(body), data.form, makers)
     tables = {name: f"{name}.parquet" for name in _TABLES if name in filled}
     return front_matter(data.name, data.card, tables) + told + "\n"
 
@@ -271,13 +278,17 @@ def makers_words(card: ReleaseCard, *names: str) -> frozenset[str]:
     )
 
 
-def described_of_form(value: Any, form: SetForm, makers: Collection[str] = ()) -> Any:
-    """The same of every description within Croissant's JSON-LD."""
+def described_of_form(
+    value: Any, form: SetForm, makers: Collection[str] = (), *, described: bool = False
+) -> Any:
+    """The same of every description within Croissant's JSON-LD; ``described`` where the value is one."""
     if isinstance(value, Mapping):
         return {
-            key: of_form(part, form, makers)
-            if isinstance(part, str) and (key == "description" or key.startswith("rai:"))
-            else described_of_form(part, form, makers)
+            key: described_of_form(
+                part, form, makers, described=key == "description" or key.startswith("rai:")
+            )
             for key, part in value.items()
         }
-    return [described_of_form(part, form, makers) for part in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [described_of_form(part, form, makers, described=described) for part in value]
+    return of_form(value, form, makers) if described and isinstance(value, str) else value

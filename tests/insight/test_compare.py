@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mitl.datasets.objects import ImageObjects
 from mitl.errors import DatasetError, ReleaseError
 from mitl.metrics.plausible import matches_by_objects
 from mitl.positives.loading import official_positives
+from mitl.positives.merging import MergeRules
 from mitl.positives.release import write_release
 from mitl.positives.sources import (
     Verified,
@@ -26,7 +28,7 @@ from mitl.positives.sources import (
     quality,
     read_set,
 )
-from mitl.records import Direction
+from mitl.records import Direction, IdKind
 
 I2T, T2I = Direction
 needs_official = pytest.mark.skipif(
@@ -169,6 +171,21 @@ def test_the_command_counts_and_writes_the_differences(tmp_path):
     assert len(i2t) == overlapping["only_first"] + overlapping["only_second"]
     assert [row["caption_id"] for row in i2t if row["in"] == str(few)] == ["77"]
     assert any(row["answers"] in ("yes", "weak_yes") and "judgement" in row["sources"] for row in i2t)
+
+
+def test_differences_stand_in_the_order_of_the_data_sets_ids(tmp_path):
+    """By code point where ids are texts: ``007`` and ``7`` are two of them, and never change places."""
+    named = dict(zip(range(1, 7), ("8", "007", "a", "b", "10", "7"), strict=True))
+    for name, rules in (("loose", MergeRules()), ("strict", MergeRules(strict=True))):
+        write_release(tmp_path / name, replace(world(IdKind.STRING, rules=rules), image_ids=named))
+    out = tmp_path / "differences.csv"
+
+    ok("compare", tmp_path / "strict", tmp_path / "loose", "--differences", out)
+
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    pairs = [(row["image_id"], row["caption_id"]) for row in rows if row["direction"] == "i2t"]
+    assert {"007", "7"} <= {image for image, _ in pairs}
+    assert pairs == sorted(pairs)
 
 
 def test_directions_that_disagree_are_refused(tmp_path):

@@ -249,7 +249,7 @@ def test_documents_of_a_release_whose_people_answered_the_audit_alone_tell_of_th
     sheet, told = files["datasheet.md"].decode(), json.loads(files["croissant.json"])
     assert "people said of a random sample of pairs whether they match" in sheet
     assert "nobody was asked" not in sheet
-    assert told["description"] == "Positive image-caption pairs of scenes, audited by people."
+    assert told["description"] == "Positive pairs of images and captions of scenes, audited by people."
     assert "the original annotation and an audit's answers gave" in told["rai:dataCollection"]
     assert "Manual Human Curator" in told["rai:dataCollectionType"]
     assert told["rai:annotationsPerItem"] == "0; 1 or 3 on pairs of the audit's sample"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,22 @@ def test_a_run_of_mteb_gives_the_scores_of_evaluate(project, exported, monkeypat
             assert scores[name] == pytest.approx(expected["release"][way][name], abs=1e-5), (way, name)
         for name in PLAUSIBLE:
             assert scores[name] == pytest.approx(expected["plausible"][way][name], abs=1e-5), (way, name)
+
+
+def test_other_objects_are_another_revision_so_that_no_score_of_before_is_kept(
+    project, exported, monkeypatch
+):
+    """mteb keeps results by the revision."""
+    monkeypatch.chdir(project)
+    shown = json.loads((project / "objects.json").read_text())
+    (project / "others.json").write_text(json.dumps({id_: [*names, "bus"] for id_, names in shown.items()}))
+    words = ("--objects", "others.json", "--with-texts", "--with-pictures")
+
+    ok("export", "release", "--to", "again", "--format", "mteb", *words)
+
+    tables = [path.relative_to(exported) for path in exported.rglob("*.parquet")]
+    assert all((exported / name).read_bytes() == Path("again", name).read_bytes() for name in tables)
+    assert (exported / "task.py").read_text() != Path("again", "task.py").read_text()
 
 
 def test_objects_need_the_project_and_a_place(project, monkeypatch, tmp_path):

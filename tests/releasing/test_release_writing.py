@@ -39,6 +39,7 @@ from mitl.records import (
     Pair,
     Proposal,
 )
+from mitl.records.forms import TEXTS
 from mitl.records.questions import RATIONALE, Question, QuestionType
 
 
@@ -520,6 +521,21 @@ def test_the_makers_words_are_text_in_the_datasheet_and_the_readme():
     assert [line.count(" | ") for line in sheet.splitlines() if "1 \\| 2" in line] == [2]
     assert "config_name: positives\n  data_files: positives.parquet\n  default: true" in front
     assert 'license: "CC-BY-4.0"' in front
+
+
+def test_a_release_of_texts_speaks_of_texts_alone_and_leaves_names_as_they_are():
+    """Also in Croissant's lists, and where a release or an annotator is called after images or captions."""
+    named = proposal_frame([Proposal(Pair(1, 1), "image-caption bm25", Direction.I2T, 1, 0.5)])
+    data = dataclasses.replace(world(sides=TEXTS.sides), name="caption set", proposals=named)
+
+    files, _ = release_files(data)
+
+    told = json.loads(files["croissant.json"])
+    described = {key: part for key, part in told.items() if key == "description" or key.startswith("rai:")}
+    assert "image-caption bm25: 1 pair" in described.pop("rai:machineAnnotationTools")
+    assert re.search("image|caption", json.dumps(described).replace("caption_id", "")) is None
+    assert "\n# caption set\n" in files["README.md"].decode()
+    assert "| image-caption bm25 |" in files["datasheet.md"].decode()
 
 
 def test_a_release_without_any_judgement_is_whole(tmp_path):

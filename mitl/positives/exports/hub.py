@@ -33,11 +33,10 @@ def files(content: Content) -> dict[str, bytes]:
 
 
 def digest(made: Mapping[str, bytes]) -> str:
-    """Of the names and the bytes of the tables: another content, another digest."""
+    """Of the names and the bytes of files: another content, another digest."""
     sha = hashlib.sha256()
     for name, content in sorted(made.items()):
-        if name.endswith(".parquet"):
-            sha.update(f"{name} {len(content)} ".encode() + content)
+        sha.update(f"{name} {len(content)} ".encode() + content)
     return sha.hexdigest()
 
 

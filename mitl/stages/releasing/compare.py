@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import write_kept
+from mitl.datasets.assembling import id_kind, tie_key
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import FormError, ReleaseError, UsageError
@@ -244,20 +246,18 @@ def _overlap_table(overlaps: Mapping[str, Mapping[str, Mapping[str, int]]], last
 
 
 def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> bytes:
-    """CSV of the pairs that one of the two holds alone, in tie order, with the evidence of releases."""
+    """CSV of the pairs that one of the two holds alone, in the order of their ids, with the evidence of releases."""
     evidence = [_evidence(positive_set) for positive_set in (first, last)]
     rows: list[Sequence[object]] = [_COLUMNS]
     for direction in Direction:
         pairs = [_within(positive_set, queries[direction], direction) for positive_set in (first, last)]
-        for image, caption in sorted(pairs[0] ^ pairs[1], key=_tie_order):
+        differing = pairs[0] ^ pairs[1]
+        key = tie_key(id_kind(chain.from_iterable(differing)))
+        for image, caption in sorted(differing, key=lambda pair: (key(pair[0]), key(pair[1]))):
             holder = 0 if (image, caption) in pairs[0] else 1
             name = (first, last)[holder].name
             rows.append((direction.value, image, caption, name, *_spoken(evidence, (image, caption))))
     return csv_bytes(rows)
-
-
-def _tie_order(pair: tuple[str, str]) -> tuple[tuple[int, int, str], ...]:
-    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pair)
 
 
 class _Evidence:
