@@ -179,7 +179,7 @@ def croissant(
     held = file_notes(data)
     return {
         **head(data.name, data.card, _described(data, summary)),
-        **provenance(data.card, _derived(data, summary), _activities(data, summary)),
+        **provenance(data.card, _derived(data), _activities(data, summary)),
         **rai(data, summary),
         "distribution": [
             file_object(name, content, held[name]) for name, content in sorted(files.items()) if name in held
@@ -235,8 +235,8 @@ def _activity(label: str, programs: Collection[str]) -> dict[str, object]:
     return told | ({"prov:wasAssociatedWith": agents} if agents else {})
 
 
-def _derived(data: ReleaseInput, summary: Summary) -> list[str]:
-    return [data.dataset, *(["Crisscrossed Captions"] if summary.by_source[PositiveSource.CXC] else [])]
+def _derived(data: ReleaseInput) -> list[str]:
+    return [data.dataset, *(["Crisscrossed Captions"] if data.has_ratings else [])]
 
 
 def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[str]]:

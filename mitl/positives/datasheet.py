@@ -256,6 +256,10 @@ def _merging(data: ReleaseInput) -> str:
     )
     if rules.with_originals:
         lines.append("An original pair that nobody judged and CxC did not rate was kept.")
+    if data.has_ratings:
+        lines.append(
+            "CxC is Crisscrossed Captions (Parekh et al., EACL 2021); its ratings are free to use with acknowledgement."
+        )
     return " ".join(lines)
 
 

@@ -151,7 +151,7 @@ def _merging(of: Facts) -> Iterator[Sentence]:
             f"A pair is positive where its answer is {'yes' if rules.strict else 'yes or weak yes'}; "
             f"{several(refused, 'pair')} {'was' if refused == 1 else 'were'} refused.",
         )
-    if data.merged.pairs["score"].notna().any():
+    if data.has_ratings:
         yield (
             "Ratings of Crisscrossed Captions",
             Cite(("parekh2021cxc",)),

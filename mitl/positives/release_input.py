@@ -362,6 +362,11 @@ class ReleaseInput(MadeOf):
         return self.collecting is not None and bool(self.collecting.written or self.collecting.picked)
 
     @property
+    def has_ratings(self) -> bool:
+        """Whether a rating of any pair is read."""
+        return bool(self.merged.pairs["score"].notna().any())
+
+    @property
     def has_machine_labels(self) -> bool:
         """Whether a machine's label of any pair is read."""
         return bool((self.merged.pairs["machine"] != NONE).any())

@@ -538,6 +538,21 @@ def test_a_release_of_texts_speaks_of_texts_alone_and_leaves_names_as_they_are()
     assert "| image-caption bm25 |" in files["datasheet.md"].decode()
 
 
+@pytest.mark.parametrize("scores", [[4.0], [1.0], []])
+def test_ratings_that_were_merged_are_acknowledged(scores):
+    """As CxC's terms ask, in words and for machines, also where they only refuse a pair; without them nothing is."""
+    original = pack_each([Pair(1, 1)])
+    answers = pair_answers(judgement_frame([])).pairs
+    evidence = gather(answers, original[: len(scores)], np.array(scores, np.float64), original)
+    merged = merge(evidence, MergeRules(), Exclusions())
+
+    files, _ = release_files(dataclasses.replace(world(), merged=merged))
+
+    derived = json.loads(files["croissant.json"])["prov:wasDerivedFrom"]
+    assert ("Parekh et al., EACL 2021" in files["datasheet.md"].decode()) == bool(scores)
+    assert ("Crisscrossed Captions" in [of["prov:label"] for of in derived]) == bool(scores)
+
+
 def test_a_release_without_any_judgement_is_whole(tmp_path):
     """CxC alone makes a release: tables are empty but typed, and it reads back."""
     none = judgement_frame([])
