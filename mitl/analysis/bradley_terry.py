@@ -89,10 +89,11 @@ def strengths(
     won, tied = _checked(wins, ties, prior, names)
     labels = list(names) if names is not None else [str(place + 1) for place in range(len(won))]
     _require_maximum(won + tied + prior * _off_diagonal(len(won)), labels)
-    if rule is TieRule.DAVIDSON and not prior and not won.any():
+    if rule is TieRule.DAVIDSON and not prior and _ties_run_away(won, tied):
+        what = "no wins speak against ever stronger ties" if won.any() else "all answers are ties"
         raise MetricError(
-            "all answers are ties, so Davidson's strength of ties has no maximum; count a tie as half a win for each, "
-            "or add wins each way with a prior of, say, 0.5"
+            f"{what}, so Davidson's strength of ties has no maximum; count a tie as half a win for each, or add wins "
+            "each way with a prior of, say, 0.5"
         )
     strength, tie, converged = _maximise(won[None], tied[None], rule, prior, MAX_ROUNDS)
     if not converged:
@@ -135,6 +136,8 @@ def bootstrap(
     )
     beats = won + tied + prior * _off_diagonal(n)
     lacking = ~_reach(beats).all(axis=(-1, -2))  # a chain of wins from everybody to everybody
+    if rule is TieRule.DAVIDSON and not prior:
+        lacking |= _ties_run_away(won, tied)
     extra = np.where(lacking, max(prior, WEAK_PRIOR), prior)
     strength, _, _ = _maximise(won, tied, rule, extra, MAX_BOOTSTRAP_ROUNDS, tolerance=1e-6)
     outside = 100 * (1 - confidence) / 2
@@ -237,6 +240,19 @@ def _reach(wins: Floats) -> NDArray[np.bool_]:
     for _ in range(max(n - 1, 1).bit_length()):
         reach = np.matmul(reach.astype(np.float32), reach.astype(np.float32)) > 0
     return reach
+
+
+def _ties_run_away(wins: Floats, ties: Floats) -> NDArray[np.bool_]:
+    """(...): whether Davidson's likelihood (N, N) rises for ever with ν, where chains of wins and ties reach everybody.
+
+    With log p_i = 2 t a_i and log ν = t it does where a_i - a_j is 1 or more if i ever won and within -1 and 1 if they
+    tied. Such a exist unless a cycle holds more wins than ties.
+    """
+    steps = np.where(wins > 0, -1.0, np.where(ties > 0, 1.0, np.inf))
+    for place in range(steps.shape[-1]):
+        steps = np.minimum(steps, steps[..., :, place, None] + steps[..., place, None, :])
+    on_cycles = np.diagonal(steps, axis1=-2, axis2=-1)
+    return np.asarray((ties > 0).any((-1, -2)) & (on_cycles >= 0).all(-1))
 
 
 def _require_maximum(wins: Floats, names: Sequence[str]) -> None:

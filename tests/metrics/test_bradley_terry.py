@@ -200,6 +200,35 @@ def test_ties_alone_have_no_strength_of_ties():
         strengths(none, ties, rule=TieRule.DAVIDSON)
 
 
+@pytest.mark.parametrize(
+    ("wins", "ties", "has"),
+    [
+        ([[0, 5], [0, 0]], [[0, 3], [3, 0]], False),
+        ([[0, 5], [1, 0]], [[0, 3], [3, 0]], True),
+        ([[0, 5, 4], [0, 0, 3], [0, 0, 0]], [[0, 3, 1], [3, 0, 2], [1, 2, 0]], True),
+        ([[0, 0, 4], [0, 0, 3], [0, 0, 0]], [[0, 0, 1], [0, 0, 2], [1, 2, 0]], False),
+    ],
+)
+def test_wins_over_those_who_only_tie_have_no_strength_of_ties(wins, ties, has):
+    """The farther two are apart the stronger ties must be, unless two steps apart are tied as one step is."""
+    wins, ties = np.array(wins, float), np.array(ties, float)
+    if has:
+        assert strengths(wins, ties, rule=TieRule.DAVIDSON).tie > 0
+    else:
+        with pytest.raises(MetricError, match="no wins speak against ever stronger ties"):
+            strengths(wins, ties, rule=TieRule.DAVIDSON)
+
+
+def test_resamples_in_which_davidsons_ties_run_away_are_counted():
+    """Of two with one win against five, the one is not drawn in a third of the resamples."""
+    wins, ties = np.array([[0, 5.0], [1, 0]]), np.array([[0, 3.0], [3, 0]])
+
+    bounds = bootstrap(wins, ties, samples=500, rule=TieRule.DAVIDSON)
+
+    expected = 500 * (1 - 1 / 9) ** 9  # a few lack ties or the five as well
+    assert bounds.without_maximum == pytest.approx(expected, rel=0.2)
+
+
 def test_a_prior_gives_a_maximum_where_there_was_none():
     """Half a win each way: 3 wins of 3 become 3.5 of 4."""
     assert strengths(np.array([[0, 3.0], [0, 0]]), prior=0.5).scores == pytest.approx([87.5, 12.5])
