@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from record_kit import gold_state
 from sqlalchemy import text
@@ -44,6 +44,11 @@ ROLES = (PairRole.CANDIDATE, PairRole.CANDIDATE, PairRole.GOLD_POSITIVE, PairRol
 PAGES = ((1, 2), (2, 3), (1, 3))
 """The candidates of three HITs: each pair stands on two of them, so that a worker may meet it again."""
 WORKERS = ("A1", "A2", "A3")
+
+FAILED = (Label.YES, Label.YES, Label.NO, Label.YES)
+"""A page of which each control fails."""
+LATE = (Decision.PASS, Decision.APPROVE, Decision.NONE)
+"""Of one worker: the record takes back what the rule said of the first, not a person's word on the second."""
 
 answer = st.sampled_from([*Label, Outcome.SKIPPED, None])
 submission = st.tuples(
@@ -184,6 +189,7 @@ def sqlite(tmp_path_factory) -> str:
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=work, excluded=st.none() | st.sampled_from(WORKERS))
+@example(rows=[(n, "A1", n, FAILED, on) for n, on in enumerate(LATE)], excluded=None)
 def test_judging_in_sets_is_the_rule_for_each_judgement(sqlite, rows, excluded):
     """Whatever was submitted, decided and excluded: what counts is what the rule says of each judgement alone."""
     with open_database(sqlite) as session:

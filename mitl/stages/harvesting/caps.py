@@ -79,7 +79,6 @@ def cap_workers(context: Context, client: MTurkClient) -> tuple[int, tuple[str, 
     # What was half lifted when a run was killed is lifted whole, and may then be due again.
     for _ in range(2):
         changes = due_caps(context)
-        context.session.rollback()
         if not changes:
             break
         made, news = _change(context, client, changes)
