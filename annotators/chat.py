@@ -15,6 +15,7 @@ import logging
 import math
 import os
 import random
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,8 @@ _PAIRS_EACH = 4
 _AGAIN = (408, 409, 425, 429)
 """Besides those from 500: answers of a server that may do better a little later."""
 _SHOWN = 200
+_FILTERED = re.compile(r'"code"\s*:\s*"content_(filter|policy_violation)"')
+"""In the error of a host that does not let its model see a picture or a caption (Azure, OpenAI)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +232,8 @@ class ChatAnnotator:
         )
 
     def _choice(self, url: str, reply: httpx.Response) -> Mapping[str, Any]:
+        if reply.status_code == 400 and _FILTERED.search(reply.text):
+            return {"message": {"content": ""}}  # refused, as a model would
         if reply.status_code != 200:
             raise AnnotatorError(
                 f"annotator {self.name!r}: {url} answers {reply.status_code} {_short(reply.text)}; it should have the "
@@ -238,7 +243,7 @@ class ChatAnnotator:
             choice = reply.json()["choices"][0]
             if not sum(letter_shares(choice)) < _MOST:
                 raise ValueError("probabilities that are none")
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise AnnotatorError(
                 f"annotator {self.name!r}: {url} answers {_short(reply.text)}, which is no chat completion; name the "
                 "part of its address before '/chat/completions'"

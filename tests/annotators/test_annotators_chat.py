@@ -178,6 +178,7 @@ def test_a_busy_server_is_asked_again(images):
         ((401, {}, "bad key"), "401 'bad key'", 1),
         ((200, {}, "<html>hello"), "'<html>hello', which is no chat completion", 1),
         ((200, {}, '{"choices": []}'), "no chat completion", 1),
+        ((200, {}, "[" * 100_000), "no chat completion", 1),
         (
             (200, {}, '{"choices": [{"logprobs": {"content": [{"top_logprobs": [{}]}]}}]}'),
             "no chat completion",
@@ -226,6 +227,15 @@ def test_a_model_that_answers_without_letters_is_asked_no_more(images, message, 
         with pytest.raises(AnnotatorError, match=f"'seer-8b' answers {shown} .* 0% of its first 32 answers"):
             scored(judge, images, every)
     assert len(server.bodies) == 32
+
+
+@pytest.mark.parametrize("code", ["content_filter", "content_policy_violation"])
+def test_a_picture_that_a_host_filters_counts_as_refused(images, code):
+    """Hosted models refuse some pictures by an error of their own, every time: a run would never end."""
+    filtered = 400, {}, json.dumps({"error": {"code": code, "message": "policy"}})
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        server.instead += [filtered] * 2
+        assert scored(build(server.url, requests=1), images, [(0, 0), (1, 1)]).tolist() == [0.5, 1]
 
 
 def test_a_model_that_refuses_many_pairs_goes_on(images):
