@@ -77,8 +77,9 @@ def _reach(project: Path) -> None:
     """Share of the released positives of the queries that the proposals hold, by annotator and together."""
     from collections import defaultdict
 
+    from mitl.core.arrays import unpack_pairs
     from mitl.db.session import open_database
-    from mitl.db.store import items, proposals
+    from mitl.db.store import columns, items
     from mitl.positives.loading import official_positives
     from mitl.records import Direction
     from mitl.settings import load
@@ -88,11 +89,11 @@ def _reach(project: Path) -> None:
         dataset = items.dataset(session)
         images = {i.id: i.external_id for i in items.images(session, dataset.id, project)}
         captions = {c.id: c.external_id for c in items.captions(session, dataset.id)}
-        rows = proposals.proposals(session)
+        rows = columns.proposal_columns(session)
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for row in rows:
-        pair = images[row.pair.image_id], captions[row.pair.caption_id]
-        found[row.annotator].add(pair)
+    for pair_of, annotator in zip(unpack_pairs(rows["pair"].to_numpy()), rows["annotator"], strict=True):
+        pair = images[pair_of.image_id], captions[pair_of.caption_id]
+        found[annotator].add(pair)
         found["together"].add(pair)
     released = official_positives("eccv")
     sides = {direction: released.pairs(direction) for direction in Direction}

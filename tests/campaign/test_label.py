@@ -18,15 +18,15 @@ from sqlalchemy import update
 from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose
 
 from mitl.audits.machine_labels import Promise
-from mitl.core.arrays import distinct, pack_ids, unpack_ids
+from mitl.core.arrays import distinct, unpack_ids
 from mitl.crowd.context import open_context
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.db.models import JudgementRow
 from mitl.db.store import audits, open_work
 from mitl.db.store import items as item_store
-from mitl.db.store import proposals as proposal_store
 from mitl.db.store import rounds as round_store
+from mitl.db.store.columns import proposal_columns
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, Decision, HitState, Label, PairRole
 from mitl.records.audits import FUSED
@@ -67,17 +67,11 @@ def project(made: Path, tmp_path: Path) -> Iterator[Settings]:
 def candidates(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Packed candidates, and whether they are matches in truth."""
     with open_context(settings, SANDBOX, read_only=True) as context:
-        proposed = proposal_store.proposals(context.session)
+        pairs = distinct(proposal_columns(context.session)["pair"].to_numpy())
         dataset = item_store.dataset(context.session).id
         names = [
             {row: name for name, row in ids.items()} for ids in item_store.id_maps(context.session, dataset)
         ]
-    pairs = distinct(
-        pack_ids(
-            np.array([one.pair.image_id for one in proposed]),
-            np.array([one.pair.caption_id for one in proposed]),
-        )
-    )
     images, captions = (
         [of[row] for row in ids.tolist()] for of, ids in zip(names, unpack_ids(pairs), strict=True)
     )

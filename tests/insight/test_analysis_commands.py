@@ -29,10 +29,10 @@ from world_kit import (
 from mitl.analysis.records import R_AT_1, MachineAnalysis
 from mitl.analysis.report.inputs import DisputeKind, Section
 from mitl.analysis.report.render import render_report
-from mitl.core.arrays import unpack_ids
+from mitl.core.arrays import unpack_ids, unpack_pairs
 from mitl.datasets.scenes.files import read_world
 from mitl.db.session import open_database
-from mitl.db.store import judgements, proposals
+from mitl.db.store import columns, judgements
 from mitl.errors import MetricError
 from mitl.positives.pair_answers import majority_answers
 from mitl.records import Concept, Direction, Label, Pair, Proposal, Shortcoming
@@ -333,7 +333,14 @@ def test_what_is_left_out_is_not_wrong(shortcomings, concepts, parts):
 def stored_proposals(project: Path) -> list[Proposal]:
     """As the database holds them; one run alone proposed."""
     with open_database(load(project).db_url, read_only=True) as session:
-        return proposals.proposals(session)
+        rows = columns.proposal_columns(session)
+    names = ("annotator", "direction", "rank", "similarity")
+    return [
+        Proposal(pair, name, tuple(Direction)[way], rank, similarity)
+        for pair, name, way, rank, similarity in zip(
+            unpack_pairs(rows["pair"].to_numpy()), *(rows[name] for name in names), strict=True
+        )
+    ]
 
 
 def test_completeness_bounds_the_recall_of_what_was_proposed_from_above(judged, found):

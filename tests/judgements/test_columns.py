@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from judgement_kit import JUDGEMENTS, PAIRS
 from process_kit import project_settings
 from record_kit import answers_by_pair, most_positive, proposal_frame
+from sqlalchemy import text
 from world_kit import make_world, run_propose, run_publish
 
 from mitl.core.arrays import distinct, pack_pairs, spans, unpack_pairs
 from mitl.db.session import open_database
-from mitl.db.store import columns, items, judgements, proposals
+from mitl.db.store import columns, items, judgements
 from mitl.positives.merging import MergeRules
 from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.proposals.candidates import distinct_pairs, finders
@@ -120,6 +121,11 @@ def test_spans_are_the_places_of_each_stretch(stretches):
     assert spans(starts, ends).tolist() == [place for s, n in stretches for place in range(s, s + n)]
 
 
+EVERY_PROPOSAL = """
+    SELECT left_id, right_id, name, direction, rank, similarity FROM proposal
+        JOIN pair ON pair.id = pair_id JOIN annotator ON annotator.id = annotator_id"""
+
+
 @pytest.mark.slow
 @pytest.mark.thorough(but=("sqlite",))
 def test_the_database_gives_the_same_columns_as_records(tmp_path, engine_url):
@@ -137,7 +143,11 @@ def test_the_database_gives_the_same_columns_as_records(tmp_path, engine_url):
         known = read_project(session, settings, Environment.SANDBOX)
         records = [row.record for row in judgements.judgements(session, Environment.SANDBOX)]
         found = columns.judgement_columns(session, Environment.SANDBOX)
-        proposed, rows = columns.proposal_columns(session), proposals.proposals(session)
+        proposed = columns.proposal_columns(session)
+        rows = [
+            Proposal(Pair(left, right), name, Direction(way), rank, similarity)
+            for left, right, name, way, rank, similarity in session.execute(text(EVERY_PROPOSAL))
+        ]
         originals = columns.original_columns(session, items.dataset(session).id)
 
     assert as_rows(found) == as_rows(judgement_frame(records))

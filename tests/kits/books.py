@@ -16,6 +16,7 @@ from mitl.db.session import open_database
 from mitl.db.store import (
     answers,
     collection,
+    columns,
     comparisons,
     hits,
     items,
@@ -53,7 +54,10 @@ def pipeline_state(settings: Settings) -> dict[str, Any]:
         return {
             "dataset": asdict(items.dataset(session)),
             "queries": proposals.queries(session),
-            "proposals": proposals.proposals(session),
+            "proposals": [
+                columns.proposal_columns(session, run_id=run.id).values.tolist()
+                for run in proposals.runs(session)
+            ],
             "batches": [batch.name for batch in hits.batches(session)],
             "hits": sorted((hit.key, hit.state, hit.token, pages[hit.id]) for hit in rows),
             "submissions": sorted(

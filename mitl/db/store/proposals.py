@@ -1,4 +1,4 @@
-"""Runs, their queries, and who proposed which pair."""
+"""Runs, their queries, annotators and pairs; `mitl.db.store.columns` reads who proposed which."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mitl.db.store.statements import (
     rows_among,
 )
 from mitl.errors import StoreError
-from mitl.records import AnnotatorKind, Direction, Pair, Proposal
+from mitl.records import AnnotatorKind, Direction, Pair
 
 if TYPE_CHECKING:
     import pandas as pd  # takes longer to load than most commands take
@@ -238,31 +238,6 @@ def annotators(session: Session) -> list[AnnotatorRow]:
     """All annotators in the order in which they first proposed."""
     query = select(*columns(AnnotatorRow, StoredAnnotator))
     return [AnnotatorRow(*row) for row in session.execute(query.order_by(StoredAnnotator.id))]
-
-
-def proposals(session: Session, run_id: int | None = None) -> list[Proposal]:
-    """Who proposed what, in canonical order (pair, annotator, direction); of one run or of all."""
-    query = (
-        select(
-            PairRow.left_id,
-            PairRow.right_id,
-            StoredAnnotator.name,
-            ProposalRow.direction,
-            ProposalRow.rank,
-            ProposalRow.similarity,
-        )
-        .join(PairRow, PairRow.id == ProposalRow.pair_id)
-        .join(StoredAnnotator, StoredAnnotator.id == ProposalRow.annotator_id)
-        .order_by(
-            PairRow.left_id, PairRow.right_id, StoredAnnotator.id, ProposalRow.direction, ProposalRow.run_id
-        )
-    )
-    if run_id is not None:
-        query = query.where(ProposalRow.run_id == run_id)
-    return [
-        Proposal(Pair(image, caption), name, direction, rank, similarity)
-        for image, caption, name, direction, rank, similarity in session.execute(query)
-    ]
 
 
 def withdrawn_names(session: Session) -> frozenset[str]:

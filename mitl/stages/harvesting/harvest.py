@@ -123,7 +123,7 @@ def harvest_once(
                 raise
             return _nothing_to_do(context, (f"whether closed HITs have new work was not asked: {error}",))
         if idle and seen.result.status == "nothing_to_do":
-            return _nothing_to_do(context, seen.result.warnings)
+            return _nothing_to_do(context, seen.result.warnings, seen.result.next)
         return seen
 
 
@@ -248,12 +248,14 @@ def _near_approval(waiting: Sequence[StoredAssignment], now: dt.datetime) -> lis
     ]
 
 
-def _nothing_to_do(context: Context, warnings: tuple[str, ...] = ()) -> Harvested:
+def _nothing_to_do(
+    context: Context, warnings: tuple[str, ...] = (), following: str | None = None
+) -> Harvested:
     session, environment = context.session, context.environment
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
     counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
     begun = hit_store.batches(session, environment)
-    after = _next(context, counts) if begun else round_store.after_pages(session, environment)
+    after = following or (_next(context, counts) if begun else round_store.after_pages(session, environment))
     result = StageResult.nothing(f"no HIT is out on {environment}", counts, after)
     return Harvested(environment, replace(result, warnings=warnings), counts, 0)
 
