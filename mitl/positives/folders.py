@@ -84,12 +84,30 @@ def dataset_of(folder: Path) -> str | None:
 
     None where the folder does not say it: it is no release, or one of an earlier version.
     """
+    named = _told(folder).get("dataset_sha256")  # reading the release tells what is wrong
+    return named if isinstance(named, str) else None
+
+
+def _told(folder: Path) -> dict[str, object]:
+    """What a folder's manifest tells, whatever wrote it; nothing where it has none or an unreadable one."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):  # reading the release tells what is wrong
-        return None
-    named = manifest.get("dataset_sha256") if isinstance(manifest, dict) else None
-    return named if isinstance(named, str) else None
+    except (OSError, ValueError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def refuse_within(folder: Path) -> None:
+    """Pass where nothing around the folder is a release, which would no longer be as it was released.
+
+    Raises:
+        ReleaseError: something is.
+    """
+    if any(_told(around).get("format") in _MADE_BY for around in folder.resolve().parents):
+        raise ReleaseError(
+            f"{str(folder)!r} lies in a release, which would no longer be as it was released; choose a folder "
+            "outside"
+        )
 
 
 _SAME = "give what is of one data set, or, where ids mean the same items, a folder with the release's two JSONs alone"
@@ -274,8 +292,10 @@ def put_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool, kind:
         replace: put them in place of an earlier release that the folder holds.
 
     Raises:
-        ReleaseError: it holds another release or something that is not a release's; the place cannot be written.
+        ReleaseError: it holds another release or something that is not a release's, or lies in one; the place cannot
+            be written.
     """
+    refuse_within(folder)
     with one_writer(folder):
         if holds(folder, files):
             return False

@@ -217,13 +217,26 @@ def test_what_cannot_be_exported_is_told_in_one_line(tmp_path, monkeypatch, word
     assert not (tmp_path / "out").exists()
 
 
+def test_an_export_goes_where_a_link_leads(tmp_path):
+    """The link stays; what it leads to holds the files, and a second call finds them."""
+    release = make(tmp_path) / "release"
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    words = ("export", str(release), "--to", str(tmp_path / "out"), "--format", "trec")
+
+    ok(*words)
+
+    assert (tmp_path / "out").is_symlink() and (tmp_path / "disk" / "i2t.qrels").is_file()
+    assert "nothing to do" in ok(*words).out
+
+
 def test_an_export_into_its_release_is_refused(tmp_path):
     """With another folder in it, the release would not verify."""
     release = make(tmp_path) / "release"
 
     found = run("export", str(release), "--to", str(release / "trec"), "--format", "trec")
 
-    assert "lies in the release" in found.error
+    assert "lies in a release" in found.error
     assert verify_release(release).differences == ()
 
 

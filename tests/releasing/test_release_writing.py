@@ -31,6 +31,7 @@ from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.privacy import pseudonym
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ExclusionList, Origins, ReleaseCard
+from mitl.positives.verifying import verify_release
 from mitl.records import (
     Direction,
     ExclusionKind,
@@ -68,6 +69,17 @@ def test_a_second_writing_touches_nothing(tmp_path):
     assert {path.name: path.stat().st_mtime_ns for path in first.folder.iterdir()} == stamps
     assert [path.name for path in first.folder.parent.iterdir()] == ["r"]
     assert first.folder.stat().st_mode & 0o077 == (tmp_path / "deep").stat().st_mode & 0o077
+
+
+def test_no_release_is_written_within_another(tmp_path):
+    """The other would no longer be as it was released; a manifest of something else around it is none of ours."""
+    (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
+    outer = write_release(tmp_path / "r", world()).folder
+
+    with pytest.raises(ReleaseError, match="lies in a release"):
+        write_release(outer / "deep" / "strict", world(rules=MergeRules(strict=True)), replace=True)
+
+    assert verify_release(outer).differences == ()
 
 
 def test_a_release_replaces_an_earlier_or_damaged_one_when_asked(tmp_path):

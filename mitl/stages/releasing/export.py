@@ -21,7 +21,7 @@ from mitl.metrics.table import USUAL, asked_metrics
 from mitl.positives.exports import hub, mteb
 from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.qrels import BEIR, TREC
-from mitl.positives.folders import MANIFEST, dataset_of, read_manifest, require_one_dataset
+from mitl.positives.folders import MANIFEST, dataset_of, read_manifest, refuse_within, require_one_dataset
 from mitl.positives.loading import read_references, read_release, sides_of
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, IdKind, StageResult, several
@@ -103,11 +103,7 @@ def export(settings: Settings, request: ExportRequest, progress: Progress = no_p
     manifest = read_manifest(request.release) if is_release else {}
     form = SET_FORMS[sides_of(manifest)]
     _check_form(request, target, form)
-    if is_release and request.release.resolve() in request.to.resolve().parents:
-        raise ReleaseError(
-            f"{str(request.to)!r} lies in the release, which would no longer be as it was released; choose a folder "
-            "outside"
-        )
+    refuse_within(request.to)
     by_query = read_release(request.release).by_query
     content = _content(settings, request, manifest, by_query, progress)
     files = target.make(content)
@@ -316,8 +312,9 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> bool:
         if folder.is_dir() and _holds(folder, files):
             return False
         raise ReleaseError(f"{str(folder)!r} is not empty, so it is left alone; choose another folder")
-    remove_dead_parts(folder.absolute().parent)
-    with whole_folder(folder.absolute()) as part:
+    place = folder.resolve()  # a link is no folder's place
+    remove_dead_parts(place.parent)
+    with whole_folder(place) as part:
         for name, content in files.items():
             path = part / name
             path.parent.mkdir(parents=True, exist_ok=True)
