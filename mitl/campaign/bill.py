@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -265,8 +265,9 @@ def make_quote(
         elif asked_cents not in (None, reward):
             note += "; --reward is for what is planned after it"
         parts.append(BillPart(batch.name, priced, note, planned[key]))
-    total = sum(part.bill.rewards_cents + part.bill.fees_cents for part in parts)
-    return Quote(tuple(parts), max(sum(stored.cents for stored in plan.left.plans) - total, 0))
+    quote = Quote(tuple(parts))
+    posted_cents = sum(stored.cents for stored in plan.left.plans) - quote.total_cents
+    return replace(quote, posted_cents=max(posted_cents, 0))
 
 
 def require_confirmed(

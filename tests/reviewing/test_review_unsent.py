@@ -152,15 +152,30 @@ def test_an_approval_that_the_server_refuses_for_ever_holds_up_nothing_else(proj
 
 
 def test_a_worker_who_is_still_to_be_excluded_counts(project, tmp_path):
-    """The work is paid already, so its status alone says nothing."""
+    """The work is paid already, so its status alone says nothing; the harvest that excludes uses no answer."""
     first = queued(project)[0]
+    worker = submission(project, first).worker_id
     rule(project, [Ruling(first, Decision.APPROVE_EXCLUDE)], SANDBOX)
     assert unsent(project) == 0
 
-    in_pipeline(project, "UPDATE worker SET excluded_at = NULL")
+    in_pipeline(
+        project,
+        "UPDATE worker SET excluded_at = NULL",
+        "UPDATE assignment SET decision = 'approve', status = 'Approved' WHERE decision = 'queued'",
+        "UPDATE journal SET state = 'sending' WHERE key LIKE 'exclude:%'",
+    )
 
     assert unsent(project) == 1
     assert status(project, SANDBOX).next == "mitl harvest"
+    assert (harvest(project, SANDBOX).status, unsent(project)) == ("done", 0)
+    with open_database(project.db_url, read_only=True) as session:
+        found = session.scalars(
+            text(
+                "SELECT usable FROM judgement JOIN assignment ON assignment.id = assignment_id WHERE worker_id = :id"
+            ),
+            {"id": worker},
+        )
+        assert set(found) == {False}
 
 
 def test_a_worker_whom_the_server_does_not_keep_away_is_excluded_here(project):
