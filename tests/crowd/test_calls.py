@@ -93,6 +93,12 @@ def unclear(text: str) -> CrowdError:
     return error
 
 
+def of_the_server(error: CrowdError) -> CrowdError:
+    """With a code of MTurk's: the server understood the call."""
+    error.code = "AWS.MechanicalTurk.RequestError"
+    return error
+
+
 def states(session) -> dict[str, JournalState]:
     """Key → state of all calls, freshly read."""
     found = journal.states(session, KIND)
@@ -135,6 +141,37 @@ def test_a_failure_is_raised_after_what_succeeded_was_booked(session):
     assert (found["k3"], found["k5"], found["k4"]) == (FAILED, SENDING, DONE)
     assert set(found) == {f"k{n}" for n in range(WINDOW)}
     assert journal.find(session, KIND, "k5").error == "no reply"
+
+
+def test_a_refusal_that_the_caller_takes_holds_up_no_other_call(session):
+    """Of the first window or of a later one; it is handed over under its key, and failed in the journal."""
+    service = Service(
+        {3: of_the_server(CrowdError("no such HIT")), WINDOW + 1: of_the_server(CrowdError("gone"))}
+    )
+    refusals: dict[str, CrowdError] = {}
+
+    assert service.run(session, numbered(3 * WINDOW), refusals=refusals) == 3 * WINDOW - 2
+
+    assert {key: str(refusal) for key, refusal in refusals.items()} == {
+        "k3": "no such HIT",
+        f"k{WINDOW + 1}": "gone",
+    }
+    assert {key for key, state in states(session).items() if state is not DONE} == set(refusals)
+    assert states(session)["k3"] is FAILED
+
+
+@pytest.mark.parametrize(
+    "fault", [unclear("no reply"), FundsError("no money"), CrowdError("a wrong key")], ids=str
+)
+def test_what_says_nothing_of_the_call_alone_is_raised_whoever_takes_refusals(session, fault):
+    """A lost reply, want of money, a refusal that is not MTurk's: later windows do not start."""
+    refusals: dict[str, CrowdError] = {}
+    with_code = fault if str(fault) == "a wrong key" else of_the_server(fault)
+
+    with pytest.raises(CrowdError, match=str(fault)):
+        Service({3: with_code}).run(session, numbered(2 * WINDOW), refusals=refusals)
+
+    assert refusals == {} and len(states(session)) == WINDOW
 
 
 def test_the_next_run_makes_what_failed_and_what_is_unclear_again(session):
