@@ -141,6 +141,8 @@ SAID_SINCE = {
         "The answer: yes, weak_yes, weak_no or no; empty where nobody was asked or nobody answered."
     ),
     ", as set at release": "",
+    "Positive pairs of images and captions of": "Positive image-caption pairs of",
+    " CxC is Crisscrossed Captions (Parekh et al., EACL 2021); its ratings are free to use with acknowledgement.": "",
     "was set at release": "was set",
 }
 """Sentences of a release that became truer, and what they were."""
