@@ -74,7 +74,7 @@ def test_a_model_behind_a_server_judges_for_workers_as_for_one_machine(cluster, 
     for place, colour in enumerate(("red", "green", "blue", "white"), 1):
         images.append(ImageItem(place, colour, path=tmp_path / f"{colour}.png"))
         Image.new("RGB", (40 * place, 90), colour).save(tmp_path / f"{colour}.png")
-    with chat_server(lambda jpeg, caption: [len(jpeg) % 7 / 7, int(caption[8:]) / 60, 0, 0.1]) as server:
+    with chat_server(lambda jpeg, caption: [len(jpeg) % 7 / 14, int(caption[8:]) / 100, 0, 0.1]) as server:
         recipe = AnnotatorRecipe("seer", {"chat": server.url, "model": "seer-8b"})
         seer = recipe.build()
         sides = seer.encode_images(images), seer.encode_captions(texts)
