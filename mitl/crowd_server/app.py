@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[..., Any]
 STATIC = (
-    *("style.css", "worker.js", "operator.css", "operator.js", "qualification.css", "qualification.js"),
+    *("style.css", "worker.js", "operator.css", "operator.js"),
+    *("qualification.css", "qualification.js", "form_rules.js"),
     *FRAME_SCRIPTS,
 )
 MODULES: tuple[Any, ...] = (

@@ -7,32 +7,7 @@
     send.disabled = true;
     changed = false;
   });
-
-  // Patterns are the requester's; one that this browser cannot read holds nobody up.
-  const rules = [];
-  for (const input of form.querySelectorAll("[data-patterns]")) {
-    const tests = JSON.parse(input.dataset.patterns).flatMap(({regex, flags, message}) => {
-      try { return [{test: new RegExp(regex, flags), message}]; } catch (error) { return []; }
-    });
-    rules.push(() => input.setCustomValidity((input.value && tests.find(({test}) => !test.test(input.value)) || {message: ""}).message));
-  }
-  for (const group of form.querySelectorAll("fieldset[data-most]")) {
-    const boxes = [...group.querySelectorAll("input[type=checkbox]")];
-    if (!boxes.length) continue;
-    const fewest = Number(group.dataset.fewest), most = Number(group.dataset.most), required = group.dataset.required === "1";
-    rules.push(() => {
-      const count = boxes.filter(box => box.checked).length;
-      let message = "";
-      if (count > most) message = `Please choose at most ${most}.`;
-      else if (count < fewest && (count || required)) message = `Please choose at least ${fewest}.`;
-      boxes[0].setCustomValidity(message);
-    });
-  }
-  for (const text of form.querySelectorAll("input[name$=_other]")) {
-    const mark = document.getElementById(text.name.replace("_other", "_else"));
-    if (mark) text.addEventListener("input", () => { if (text.value) mark.checked = true; });
-  }
-  const check = () => rules.forEach(rule => rule());
+  const check = formRules(form);
 
   // Answers survive a reload, in this browser. Storage can be switched off, so a failure is silent.
   const attempt = action => { try { return action(); } catch (error) { return null; } };

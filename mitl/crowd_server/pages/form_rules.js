@@ -1,0 +1,32 @@
+"use strict";
+// Of forms of a QuestionForm: says early what the server would refuse. Returns what looks at all answers.
+const formRules = form => {
+  // Patterns are the requester's; one that this browser cannot read holds nobody up.
+  const rules = [];
+  for (const input of form.querySelectorAll("[data-patterns]")) {
+    const {patterns, lowest = -Infinity, highest = Infinity} = input.dataset;
+    const tests = JSON.parse(patterns).flatMap(({regex, flags, message}) => {
+      try { return [{test: new RegExp(regex, flags), message}]; } catch (error) { return []; }
+    });
+    tests.push({test: {test: text => !(Number(text) < lowest)}, message: `Please write a number of at least ${lowest}.`});
+    tests.push({test: {test: text => !(Number(text) > highest)}, message: `Please write a number of at most ${highest}.`});
+    rules.push(() => input.setCustomValidity((input.value && tests.find(({test}) => !test.test(input.value)) || {message: ""}).message));
+  }
+  for (const group of form.querySelectorAll("fieldset[data-most]")) {
+    const boxes = [...group.querySelectorAll("input[type=checkbox]")];
+    if (!boxes.length) continue;
+    const fewest = Number(group.dataset.fewest), most = Number(group.dataset.most), required = group.dataset.required === "1";
+    rules.push(() => {
+      const count = boxes.filter(box => box.checked).length;
+      let message = "";
+      if (count > most) message = `Please choose at most ${most}.`;
+      else if (count < fewest && (count || required)) message = `Please choose at least ${fewest}.`;
+      boxes[0].setCustomValidity(message);
+    });
+  }
+  for (const text of form.querySelectorAll("input[name$=_other]")) {
+    const mark = document.getElementById(text.name.replace("_other", "_else"));
+    if (mark) text.addEventListener("input", () => { if (text.value) mark.checked = true; });
+  }
+  return () => rules.forEach(rule => rule());
+};
