@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from mitl.errors import RetrievalError, UsageError
+from mitl.errors import ReleaseError, RetrievalError, UsageError
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,8 @@ _PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part(?:-j
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SQLITE_FULL = re.compile("database or disk is full|disk I/O error")
 _THERE = {errno.EEXIST, errno.ENOTEMPTY}
+RELEASE_FORMATS = ("mitl-release-1", "mitl-ratings-1")
+"""Of manifests: a release of positives, and of ratings of similarity."""
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
 """How file systems without hard links refuse one."""
 
@@ -190,6 +193,22 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def refuse_within(*paths: Path | None) -> None:
+    """Pass where no folder around a file or folder is a release, which would no longer be as it was released.
+
+    Raises:
+        ReleaseError: one is.
+    """
+    for path in filter(None, paths):
+        for around in path.resolve().parents:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                if json.loads((around / "manifest.json").read_bytes())["format"] in RELEASE_FORMATS:
+                    raise ReleaseError(
+                        f"{str(path)!r} lies in a release, which would no longer be as it was released; choose a place "
+                        "outside"
+                    )
+
+
 def put_file(path: Path, content: bytes, *, mode: int = 0o666) -> bool:
     """Put the file in place whole, unless it holds exactly this; returns whether it was another one before.
 
@@ -197,8 +216,10 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o666) -> bool:
         mode: of a new file; 0o600 where it names people.
 
     Raises:
-        RetrievalError: the place cannot be written.
+        ReleaseError: the place lies in a release.
+        RetrievalError: it cannot be written.
     """
+    refuse_within(path)
     if path.is_file() and path.read_bytes() == content:
         return False
     with one_clear_line(path, "nothing else was to be done"), whole_file(path, mode=mode) as sink:
@@ -213,8 +234,10 @@ def write_kept(path: Path, content: bytes, *, replace: bool, mode: int = 0o666) 
         mode: of the file; 0o600 where it names people.
 
     Raises:
+        ReleaseError: it lies in a release.
         UsageError: it holds something else and ``replace`` is false, or the place cannot be written.
     """
+    refuse_within(path)
     try:
         if path.exists():
             if path.is_file() and path.read_bytes() == content:

@@ -236,7 +236,7 @@ def _activity(label: str, programs: Collection[str]) -> dict[str, object]:
 
 
 def _derived(data: ReleaseInput) -> list[str]:
-    return [data.dataset, *(["Crisscrossed Captions"] if data.has_ratings else [])]
+    return [data.dataset, *(["ratings in the layout of Crisscrossed Captions"] if data.has_ratings else [])]
 
 
 def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[str]]:
@@ -486,12 +486,12 @@ def _per_item(data: ReleaseInput, summary: Summary) -> str:
 
 
 def _who(data: ReleaseInput, summary: Summary) -> str:
-    workers = several(summary.workers, "worker")
+    workers = f"{several(summary.workers, 'worker')} with answers in this release"
     if data.origins.past_work:
         workers += ", as far as files tell them apart"
     if data.collected:
         gave = {name for text in data.collected for name in (text.writer, text.reviewer)}
-        workers += f" judged pairs, {len(gave):,} wrote, picked or reviewed what was collected"
+        workers += f"; {len(gave):,} wrote, picked or reviewed what was collected"
     if data.audit is not None:
         workers += f"; in the audit's sample {data.audit.record.answers['worker'].nunique():,}"
     return f"Unknown: {workers}; nothing of them is released but their answers and working times."

@@ -258,7 +258,9 @@ def _merging(data: ReleaseInput) -> str:
         lines.append("An original pair that nobody judged and CxC did not rate was kept.")
     if data.has_ratings:
         lines.append(
-            "CxC is Crisscrossed Captions (Parekh et al., EACL 2021); its ratings are free to use with acknowledgement."
+            "What is called CxC here is ratings that were given to the project in the layout of Crisscrossed Captions "
+            "(Parekh et al., EACL 2021), whose own are free to use with acknowledgement; nothing here tells them from "
+            "another lab's."
         )
     return " ".join(lines)
 

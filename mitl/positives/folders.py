@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from mitl.core.whole_files import only_writer, sync_folder
+from mitl.core.whole_files import RELEASE_FORMATS, only_writer, refuse_within, sync_folder
 from mitl.errors import ReleaseError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 REFERENCES = "references.json"
 """Of composed queries: query → the image that its text changes."""
-FORMAT, RATINGS_FORMAT = "mitl-release-1", "mitl-ratings-1"
+FORMAT, RATINGS_FORMAT = RELEASE_FORMATS
 """Of releases of positives, and of ratings of similarity."""
 _MADE_BY = {FORMAT: "mitl build-dataset", RATINGS_FORMAT: "mitl rate release"}
 _READ_BY = {FORMAT: "mitl evaluate --release", RATINGS_FORMAT: "mitl evaluate --cxc"}
@@ -84,30 +84,11 @@ def dataset_of(folder: Path) -> str | None:
 
     None where the folder does not say it: it is no release, or one of an earlier version.
     """
-    named = _told(folder).get("dataset_sha256")  # reading the release tells what is wrong
-    return named if isinstance(named, str) else None
-
-
-def _told(folder: Path) -> dict[str, object]:
-    """What a folder's manifest tells, whatever wrote it; nothing where it has none or an unreadable one."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return manifest if isinstance(manifest, dict) else {}
-
-
-def refuse_within(folder: Path) -> None:
-    """Pass where nothing around the folder is a release, which would no longer be as it was released.
-
-    Raises:
-        ReleaseError: something is.
-    """
-    if any(_told(around).get("format") in _MADE_BY for around in folder.resolve().parents):
-        raise ReleaseError(
-            f"{str(folder)!r} lies in a release, which would no longer be as it was released; choose a folder "
-            "outside"
-        )
+        named = json.loads((folder / MANIFEST).read_bytes())["dataset_sha256"]
+    except (OSError, ValueError, KeyError, TypeError):  # reading the release tells what is wrong
+        return None
+    return named if isinstance(named, str) else None
 
 
 _SAME = "give what is of one data set, or, where ids mean the same items, a folder with the release's two JSONs alone"

@@ -153,7 +153,7 @@ def _merging(of: Facts) -> Iterator[Sentence]:
         )
     if data.has_ratings:
         yield (
-            "Ratings of Crisscrossed Captions",
+            "Ratings that were given in the layout of Crisscrossed Captions",
             Cite(("parekh2021cxc",)),
             f" of {rules.cxc_threshold:g} or more make positives where people were not asked.",
         )

@@ -159,7 +159,7 @@ class RatingSummaryCounts(TypedDict):
     ratings: Annotated[int, "ratings in ratings.parquet"]
     ratings_counted: Annotated[int, "those that count towards a pair's score, of pairs left out too"]
     ratings_repeated: Annotated[int, "those of a pair that its page showed once more; they never count"]
-    workers: Annotated[int, "workers in the release"]
+    workers: Annotated[int, "workers with ratings in the release"]
     texts: Annotated[
         dict[str, Any] | None,
         "with `--with-texts`: texts released, texts_changed, removed (by kind); null without it",

@@ -130,7 +130,7 @@ def _croissant(
 ) -> dict[str, object]:
     """The folder described in MLCommons' Croissant."""
     notes = _notes(data.split)
-    workers = several(summary.counts["workers"], "worker")
+    workers = f"{several(summary.counts['workers'], 'worker')} with ratings in this release"
     encoders = sorted({name for some in data.encoders.values() for name in some})
     activities: dict[str, Collection[str]] = (
         {"Encoders ranked pairs to be rated": encoders} if encoders else {}

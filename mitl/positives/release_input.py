@@ -102,6 +102,9 @@ class CrowdSummary:
     """Who worked on pages that the project posted, and what became of their work."""
 
     workers: int
+    """Those with a submission."""
+    answering: int
+    """Those of them whose answers the release shows."""
     busiest_share: float | None
     """Of the answers of these workers that the release shows; None where there are none."""
     excluded: int

@@ -125,7 +125,8 @@ def workers(crowd: CrowdSummary | None) -> str:
         return f"Nobody worked on pages that were posted for this release. {named}"
     limit = crowd.max_hits_per_worker
     rows = [
-        ("workers", f"{crowd.workers:,}"),
+        ("workers who submitted a HIT", f"{crowd.workers:,}"),
+        ("… with answers in this release", f"{crowd.answering:,}"),
         (
             "share of their answers that the busiest gave",
             "–" if crowd.busiest_share is None else percent(crowd.busiest_share),

@@ -29,7 +29,9 @@ class SummaryCounts(TypedDict):
     judgements_usable: Annotated[int, "those that count"]
     pairs_judged: Annotated[int, "pairs with a usable judgement"]
     labels: Annotated[dict[str, int], "usable answers by label"]
-    workers: Annotated[int, "workers in the release"]
+    workers: Annotated[
+        int, "workers with answers in the release; those on controls and in audits are left out"
+    ]
     pairs_proposed_by: Annotated[dict[str, int], "pairs by annotator"]
     pairs_proposed: Annotated[int, "distinct pairs that they proposed"]
     pairs_unanswered: Annotated[int, "those without a usable judgement or a machine's label"]

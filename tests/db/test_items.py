@@ -142,8 +142,13 @@ SAID_SINCE = {
     ),
     ", as set at release": "",
     "Positive pairs of images and captions of": "Positive image-caption pairs of",
-    " CxC is Crisscrossed Captions (Parekh et al., EACL 2021); its ratings are free to use with acknowledgement.": "",
+    " What is called CxC here is ratings that were given to the project in the layout of Crisscrossed Captions "
+    "(Parekh et al., EACL 2021), whose own are free to use with acknowledgement; nothing here tells them from another "
+    "lab's.": "",
     "was set at release": "was set",
+    "workers who submitted a HIT": "workers",
+    "\n| … with answers in this release | 3 |": "",
+    " with answers in this release;": ";",
 }
 """Sentences of a release that became truer, and what they were."""
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from aggregation_kit import count_alpha
-from cli_kit import ok
+from cli_kit import mitl, ok
 from harvest_kit import in_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +30,7 @@ from mitl.positives.pair_answers import judgement_frame
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import Origins, PastWork, ProposalRun, QueryDraw
 from mitl.positives.scrubbing import MARK, Removed, TextScan, scrubbed_columns
+from mitl.positives.verifying import verify_release
 from mitl.records import Direction, Environment, Judgement, Label, Pair, PairRole
 from mitl.records.frames import is_gold
 from mitl.stages.harvesting.harvest import harvest
@@ -76,13 +77,52 @@ def test_it_tells_machines_queries_controls_and_people(project):
     assert "| near | one vector an item, compared by inner product or cosine |" in sheet
     assert "5 image queries drawn at random from 14 images without replacement, seed 0" in sheet
     assert "a gold positive passes with yes or weak yes, a gold negative with weak no or no" in sheet
-    assert row(sheet, "workers") == f"{len(judged.worker.cat.categories):,}"
+    assert row(sheet, "workers who submitted a HIT") == f"{len(judged.worker.cat.categories):,}"
     assert row(sheet, "submitted HITs") == row(sheet, "… paid, answers used")
     seen = int((judged.role == list(PairRole).index(PairRole.GOLD_NEGATIVE)).sum())
     (golds,) = [line for line in sheet.splitlines() if line.startswith("| gold negatives |")]
     assert f" of {seen:,} (" in golds
     assert "practice money" in sheet
     assert "Past work" not in sheet
+
+
+@pytest.mark.slow
+def test_counts_of_workers_say_who_is_counted(tmp_path, tmp_path_factory):
+    """One of three workers left no answer: the sheet says 3 and 2, and the manifest and Croissant, which 2."""
+    settings = copy_of(kept_project(tmp_path_factory), tmp_path / "p")
+    first = "(SELECT id FROM assignment WHERE worker_id = (SELECT min(worker_id) FROM assignment))"
+    in_pipeline(settings, f"DELETE FROM judgement WHERE assignment_id IN {first}")
+    sheet = sheet_of(settings)
+    release = settings.project / "release"
+    people = json.loads((release / "croissant.json").read_text())["rai:annotatorDemographics"]
+
+    assert row(sheet, "workers who submitted a HIT") == "3"
+    assert row(sheet, "… with answers in this release") == "2"
+    assert json.loads((release / "manifest.json").read_text())["counts"]["workers"] == 2
+    assert people[0].startswith("Unknown: 2 workers with answers in this release; ")
+
+
+@pytest.mark.slow
+def test_no_command_writes_its_file_into_a_release(project):
+    """Reports and tables; the release verifies as before."""
+    release = project / "release"
+    for name in ("release", "other"):
+        sheet_of(project_settings(project), name)
+    before = sorted(release.iterdir())
+    commands = (
+        ("report", "--out", release / "report.html"),
+        ("report", "--methods", release / "methods.md"),
+        ("evaluate", "--csv", release / "scores.csv"),
+        ("analyse", "workers", "--csv", release / "tables"),
+        ("workers", "--csv", release / "workers.csv"),
+        ("compare", project / "other", release, "--differences", release / "differences.csv"),
+    )
+
+    for command in commands:
+        refused = mitl(*map(str, command), "--project", project)
+        assert refused.status == 1 and "lies in a release" in refused.error, command
+    assert sorted(release.iterdir()) == before
+    assert verify_release(release).differences == ()
 
 
 @pytest.mark.slow

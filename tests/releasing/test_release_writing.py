@@ -481,7 +481,7 @@ def test_croissant_says_what_is_known_of_people_and_machines_and_what_is_not():
 
     assert described["conformsTo"][1] == "http://mlcommons.org/croissant/RAI/1.0"
     assert rai["rai:annotationsPerItem"].endswith(f"({summary.usable} on {summary.pairs_judged} pairs)")
-    assert rai["rai:annotatorDemographics"][0].startswith("Unknown: 3 workers")
+    assert rai["rai:annotatorDemographics"][0].startswith("Unknown: 3 workers with answers in this release; ")
     assert f"{summary.positives} positives" in rai["rai:dataCollection"]
     assert rai["rai:machineAnnotationTools"] == [
         f"{name}: {count} pairs" for name, count in summary.proposed_by.items()
@@ -562,7 +562,9 @@ def test_ratings_that_were_merged_are_acknowledged(scores):
 
     derived = json.loads(files["croissant.json"])["prov:wasDerivedFrom"]
     assert ("Parekh et al., EACL 2021" in files["datasheet.md"].decode()) == bool(scores)
-    assert ("Crisscrossed Captions" in [of["prov:label"] for of in derived]) == bool(scores)
+    assert ("ratings in the layout of Crisscrossed Captions" in [of["prov:label"] for of in derived]) == bool(
+        scores
+    )
 
 
 def test_a_release_without_any_judgement_is_whole(tmp_path):

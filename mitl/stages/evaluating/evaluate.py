@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 from numpy.typing import NDArray
 
 from annotators.base import fingerprint
-from mitl.core.whole_files import put_file
+from mitl.core.whole_files import put_file, refuse_within
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
@@ -168,9 +168,11 @@ def evaluate_models(
 
     Raises:
         UsageError: a set, a metric or a model is unknown, or there is nothing to score.
+        ReleaseError: a file to write lies in a release.
         MetricError: a metric is undefined for what a model brings.
         MitlError: a file is missing, malformed or does not fit the others.
     """
+    refuse_within(request.csv, request.latex)
     gathered = gather(settings, request, progress)
     rows = [
         row

@@ -13,7 +13,7 @@ from typing import Annotated, TypedDict
 
 import numpy as np
 
-from mitl.core.whole_files import remove_dead_parts, to_disk, whole_folder
+from mitl.core.whole_files import refuse_within, remove_dead_parts, to_disk, whole_folder
 from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import FormError, ReleaseError, UsageError
@@ -21,7 +21,7 @@ from mitl.metrics.table import USUAL, asked_metrics
 from mitl.positives.exports import hub, mteb
 from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.qrels import BEIR, TREC
-from mitl.positives.folders import MANIFEST, dataset_of, read_manifest, refuse_within, require_one_dataset
+from mitl.positives.folders import MANIFEST, dataset_of, read_manifest, require_one_dataset
 from mitl.positives.loading import read_references, read_release, sides_of
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, IdKind, StageResult, several

@@ -227,6 +227,7 @@ def crowd(
     theirs = work[[name in workers for name in work.index]]
     return CrowdSummary(
         workers=len(workers),
+        answering=int((theirs > 0).sum()),
         busiest_share=float(theirs.max() / theirs.sum()) if theirs.sum() else None,
         excluded=len({row.worker for row in rows if row.excluded}),
         capped=len(workers & capped_at(context.session, context.environment).keys()),

@@ -206,7 +206,7 @@ _NAMES = {
     "captions": "captions",
     "candidates": "proposed pairs",
     "hits": "HITs",
-    "workers": "workers",
+    "workers": "workers who submitted",
     "submissions": "submissions",
     "rejected": "rejected submissions",
     "controls_seen": "answers on controls",

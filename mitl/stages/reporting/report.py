@@ -16,7 +16,7 @@ from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report.inputs import AnalysisSection, EvaluationScore, FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.core.arrays import contains, distinct
-from mitl.core.whole_files import put_file
+from mitl.core.whole_files import put_file, refuse_within
 from mitl.crowd.context import Context
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
@@ -175,9 +175,11 @@ def report(
     Raises:
         DatasetError: that folder cannot be read.
         UsageError: the file is named as one of another format.
+        ReleaseError: it lies in a release.
     """
     if out is not None and out.suffix.lower() not in ("", ".html", ".htm"):
         raise UsageError(f"--out is {str(out)!r}, but the report is HTML; give a file that ends in .html")
+    refuse_within(out)
     analyses = sum(analysis.section is not None for analysis in ANALYSES.values()) + len(_OF_THE_PAGE)
     # Reading, what is made of it, rendering.
     with _no_sweeps(), progress("report", 1 + len(SECTIONS) + analyses + 1) as advance:
