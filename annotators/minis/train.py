@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
 from torch import Tensor
 
-from annotators.checkpoints.checkpoint import OURS
 from annotators.devices import on_threads
 from annotators.minis.twin import Captions, Twin
 from annotators.minis.twins import RECIPES, TWINS, TwinRecipe
 from annotators.registry import WEIGHTS
+from annotators.training.files import write_weights
 from mitl.core.formats import csv_bytes
 from mitl.datasets.scenes import World, draw, generate
 
@@ -95,22 +94,10 @@ def _order(similarities: NDArray[np.float32]) -> NDArray[np.int64]:
 def save(path: Path, twin: Twin[Any], training: Mapping[str, Any]) -> None:
     """Write the tensors as float16, with the sizes, the words and what is said of the training."""
     tensors = {
-        name: tensor.detach()
-        .cpu()
-        .to(torch.float16 if tensor.is_floating_point() else tensor.dtype)
-        .contiguous()
-        for name, tensor in twin.state().items()
+        name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in twin.state().items()
     }
-    metadata = {
-        "format": OURS,
-        "network": twin.network_name,
-        "training": json.dumps(dict(training), sort_keys=True),
-        **twin.metadata(),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, path, metadata)
-    # safetensors leaves the file to its owner alone, but others install the package.
-    path.chmod(0o644)
+    said = {"network": twin.network_name, "training": json.dumps(dict(training), sort_keys=True)}
+    write_weights(path, tensors, {**said, **twin.metadata()})
 
 
 VERSION = 2

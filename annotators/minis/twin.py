@@ -22,6 +22,7 @@ from annotators.inputs.pixels import imagenet_pixels
 from annotators.inputs.vocabularies import SPECIALS, Vocabulary, word_tokens
 from annotators.pcme import Pcme
 from annotators.pvse import Pvse
+from annotators.vilt import Vilt
 from annotators.vsrn import Vsrn
 
 
@@ -85,8 +86,7 @@ def wordpieces_of(texts: Iterable[str]) -> str:
 
 Side = dict[str, Tensor]
 """Named tensors whose first axis is the items."""
-Network = TypeVar("Network", bound=nn.Module)
-DualNetwork = TypeVar("DualNetwork", Pvse, Vsrn, Pcme, Clip)
+Network = TypeVar("Network", Pvse, Vsrn, Pcme, Vilt, Clip)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,44 +124,20 @@ class Twin(ABC, Generic[Network]):
     def encode(self, text: str) -> NDArray[np.int64]:
         """(L,) the caption as the full-size network reads it."""
 
-    @abstractmethod
     def loss(self, pixels: Tensor, captions: Sequence[Captions], generator: Generator) -> Tensor:
-        """What training lowers.
+        """What training lowers, averaged over the sets of captions: pictures cost most, so each meets several.
 
         Args:
             pixels: (B, 3, S, S) pictures.
             captions: sets of B captions, of which row i describes picture i; all other pairs count as negatives.
             generator: of all that is drawn.
         """
-
-    @abstractmethod
-    def similarities(self, pixels: Tensor, captions: Captions) -> Tensor:
-        """(I, C) how close each picture and caption are; higher is closer."""
-
-    @abstractmethod
-    def metadata(self) -> dict[str, str]:
-        """What the weights file says beside the tensors: ``config`` and the words."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """All that is trained: the network's parameters and those of its criterion."""
-        return self.network.parameters()
-
-    def state(self) -> dict[str, Tensor]:
-        """All tensors that the weights file holds."""
-        return self.network.state_dict()
-
-
-class DualTwin(Twin[DualNetwork]):
-    """A twin that encodes each side alone."""
-
-    def loss(self, pixels: Tensor, captions: Sequence[Captions], generator: Generator) -> Tensor:
-        """The mean over the sets of captions: encoding a picture costs most, so each meets several."""
         images = self.images(pixels)
         losses = [self.objective(images, self.captions(described), generator) for described in captions]
         return torch.stack(losses).mean()
 
     def similarities(self, pixels: Tensor, captions: Captions) -> Tensor:
-        """(I, C) as the network compares the two sides."""
+        """(I, C) how close each picture and caption are; higher is closer."""
         return self.compare(self.images(pixels), self.captions(captions))
 
     def images(self, pixels: Tensor) -> Side:
@@ -180,13 +156,25 @@ class DualTwin(Twin[DualNetwork]):
     def objective(self, images: Side, captions: Side, generator: Generator) -> Tensor:
         """The loss of a batch whose row i of both sides is an original pair."""
 
+    @abstractmethod
+    def metadata(self) -> dict[str, str]:
+        """What the weights file says beside the tensors: ``config`` and the words."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All that is trained: the network's parameters and those of its criterion."""
+        return self.network.parameters()
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors that the weights file holds."""
+        return self.network.state_dict()
+
 
 SIZE = 64
 """Side of a picture in pixels."""
 WordNetwork = TypeVar("WordNetwork", Pvse, Vsrn, Pcme)
 
 
-class WordTwin(DualTwin[WordNetwork]):
+class WordTwin(Twin[WordNetwork]):
     """A twin that knows all words of scenes."""
 
     def __init__(self, texts: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from annotators.inputs.wordpieces import from_lines
 from annotators.minis.twin import (
     SIZE,
     Captions,
-    DualTwin,
     Side,
     Twin,
     WordTwin,
@@ -204,16 +203,20 @@ class ViltMini(Twin[Vilt]):
         """(L,) word pieces, at most 40."""
         return self.wordpieces.encode(text, PLACES)
 
-    def loss(self, pixels: Tensor, captions: Sequence[Captions], generator: Generator) -> Tensor:
-        """Contrast of the scores of all pairs."""
-        return torch.stack([contrast(self.similarities(pixels, described)) for described in captions]).mean()
+    def captions(self, captions: Captions) -> Side:
+        """``tokens`` and ``lengths``; pieces are embedded with the pairs."""
+        return {"tokens": captions.tokens, "lengths": captions.lengths}
 
-    def similarities(self, pixels: Tensor, captions: Captions) -> Tensor:
+    def compare(self, images: Side, captions: Side) -> Tensor:
         """(I, C) logits of the rank head."""
-        images = self.network.images(pixels)
-        order = captions.lengths.argsort()
-        parts = torch.split(order, max(1, PAIRS // len(pixels)))
-        return torch.cat([self._block(images, captions.rows(part)) for part in parts], 1)[:, order.argsort()]
+        described = Captions(**captions)
+        order = described.lengths.argsort()
+        parts = torch.split(order, max(1, PAIRS // len(images["state"])))
+        return torch.cat([self._block(images, described.rows(part)) for part in parts], 1)[:, order.argsort()]
+
+    def objective(self, images: Side, captions: Side, generator: Generator) -> Tensor:
+        """Contrast of the scores of all pairs."""
+        return contrast(self.compare(images, captions))
 
     def metadata(self) -> dict[str, str]:
         """Sizes and word pieces."""
@@ -231,7 +234,7 @@ MERGES = 400
 """Enough for nearly every word of scenes to be one token."""
 
 
-class ClipMini(DualTwin[Clip]):
+class ClipMini(Twin[Clip]):
     """A transformer over 64 patches and a causal transformer over byte pairs.
 
     Learns by CLIP's symmetric contrast at a learned temperature.
