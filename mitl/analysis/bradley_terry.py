@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats
+from mitl.core.statistics import percentile_interval
 from mitl.errors import MetricError
 from mitl.records import Preference, Vote
 from mitl.records.results import listed
@@ -140,8 +141,8 @@ def bootstrap(
         lacking |= _ties_run_away(won, tied)
     extra = np.where(lacking, max(prior, WEAK_PRIOR), prior)
     strength, _, _ = _maximise(won, tied, rule, extra, MAX_BOOTSTRAP_ROUNDS, tolerance=1e-6)
-    outside = 100 * (1 - confidence) / 2
-    low, high = np.percentile(100 * strength, [outside, 100 - outside], axis=0)
+    units = len(wins) if wins.ndim == 3 else round(wins.sum() + ties.sum() / 2)
+    low, high = np.transpose([percentile_interval(draws, confidence, units) for draws in 100 * strength.T])
     return Bounds(low, high, int(lacking.sum()))
 
 

@@ -63,14 +63,14 @@ def percentile_interval(draws: Floats, confidence: float, units: int | None = No
     """The ends between which the middle of a statistic's resamples (B,) lies.
 
     Args:
-        units: how many units were drawn from, if the statistic is a mean. Resampled means of few units spread too
-            little, so the ends move apart as much as Student's interval is wider than the normal one.
+        units: how many units were drawn from, if the statistic is a mean or moves like one. Resampled means of few
+            units spread too little, so the ends move apart as much as Student's interval is wider than the normal one.
 
     Source: the expanded percentile interval of Hesterberg, What Teachers Should Know About the Bootstrap, The American
         Statistician 2015.
     """
     tail = (1 - confidence) / 2
-    if units is not None:
+    if units is not None and units > 1:
         from scipy.special import ndtr, stdtrit
 
         tail = ndtr(np.sqrt(units / (units - 1)) * stdtrit(units - 1, tail))

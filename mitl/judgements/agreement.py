@@ -135,7 +135,7 @@ def _bounds(bootstrap: Floats, units: int) -> tuple[float, float] | tuple[None, 
     estimated = bootstrap[~np.isnan(bootstrap)]
     if units < FEWEST_UNITS or len(estimated) < len(bootstrap) / 2 or not len(estimated):
         return None, None
-    return percentile_interval(estimated, INTERVAL)
+    return percentile_interval(estimated, INTERVAL, units)
 
 
 def _blocks(cells: Counts, n_items: int, n_labels: int) -> Iterator[Counts]:
