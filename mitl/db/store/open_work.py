@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Select, case, func, select, text
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Flags, Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
+from mitl.core.arrays import Flags, Ints, contains, distinct, pack_ids, pack_pairs, spans, unpack_pairs
 from mitl.core.pricing import LostPages
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow, Round
 from mitl.db.store import audits as audit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.commitments import SUBMITTED, paid_by
-from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of, replaced_by
+from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hits_of, replaced_by
 from mitl.db.store.ledger import answer_tables
-from mitl.db.store.proposals import pairs_of_rows
-from mitl.db.store.statements import AT_PLACE, KEPT, chunks, number_columns, query_hits, query_submissions
+from mitl.db.store.proposals import packed_rows, pairs_of_rows
+from mitl.db.store.statements import (
+    AT_PLACE,
+    KEPT,
+    number_columns,
+    numbers_among,
+    query_hits,
+    query_submissions,
+)
 from mitl.db.store.worker_tallies import Tallies, tallies_of
 from mitl.records import Decision, Environment, HitState, JournalState, JudgementSource, Label, Pair, PairRole
 from mitl.records.frames import LABELS
@@ -135,13 +143,9 @@ _OUT = f"""
 
 
 def live_pairs(
-    session: Session,
-    environment: Environment,
-    *,
-    of_hits: Sequence[int] | None = None,
-    roles: Collection[PairRole] = (PairRole.CANDIDATE,),
+    session: Session, environment: Environment, *, roles: Collection[PairRole] = (PairRole.CANDIDATE,)
 ) -> set[Pair]:
-    """The candidates on HITs that are planned, on their way or out; of all pairs, or of those asked on some HITs.
+    """The candidates on HITs that are planned, on their way or out.
 
     Args:
         roles: in which they are asked there.
@@ -150,25 +154,9 @@ def live_pairs(
         query_hits(environment, PairRow.left_id, PairRow.right_id)
         .join(HitItemRow, HitItemRow.hit_id == Hit.id)
         .join(PairRow, PairRow.id == HitItemRow.pair_id)
-        .where(
-            Hit.state.in_(list(LIVE_STATES)),
-            HitItemRow.role.in_(roles),
-        )
+        .where(Hit.state.in_(list(LIVE_STATES)), HitItemRow.role.in_(roles))
     )
-    return {Pair(*row) for part in _narrowed(query, of_hits) for row in session.execute(part)}
-
-
-def _narrowed(
-    query: Select[*tuple[Any, ...]], of_hits: Sequence[int] | None
-) -> Iterator[Select[*tuple[Any, ...]]]:
-    """The query itself, or for so many HITs at a time the same of pairs that stand on them."""
-    if of_hits is None:
-        yield query
-        return
-    for chunk in chunks(of_hits):
-        stands = aliased(HitItemRow)
-        asked = stands.role.in_(ANSWERING)  # controls stand on many others too
-        yield query.where(PairRow.id.in_(select(stands.pair_id).where(stands.hit_id.in_(chunk), asked)))
+    return {Pair(*row) for row in session.execute(query)}
 
 
 def _usable(environment: Environment, roles: Collection[PairRole], *values: Any) -> Select[*tuple[Any, ...]]:
@@ -183,19 +171,10 @@ def _usable(environment: Environment, roles: Collection[PairRole], *values: Any)
     )
 
 
-def usable_workers(
-    session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
-) -> dict[Pair, int]:
-    """How many different workers have judged each pair usably, of all pairs or of those asked on some HITs.
-
-    Answers on controls do not count.
-    """
+def usable_workers(session: Session, environment: Environment) -> dict[Pair, int]:
+    """How many different workers have judged each pair usably; answers on controls do not count."""
     query = _usable(environment, _ASKED, func.count(Assignment.worker_id.distinct()))
-    return {
-        Pair(image, caption): count
-        for part in _narrowed(query, of_hits)
-        for image, caption, count in session.execute(part)
-    }
+    return {Pair(image, caption): count for image, caption, count in session.execute(query)}
 
 
 def answered_again(session: Session, environment: Environment, round_id: int) -> dict[Pair, tuple[int, int]]:
@@ -280,51 +259,107 @@ def hits_to_replace(
         if row.source is not JudgementSource.IMPORT
     }
     overlaps = _overlap_hits(session, environment)
+    tallies = tallies or tallies_of(session, environment)
     newest = session.scalar(select(func.max(Hit.id))) or 0
-    of_hit = np.bincount((tallies or tallies_of(session, environment)).hits, minlength=newest + 1)
+    of_hit = np.bincount(tallies.hits, minlength=newest + 1)
     before = replaced_by(session)
     closed = hits_of(session, _lacking(session, environment, assignments, overlaps, of_hit, before))
     if not closed:
         return []
-    tries = {hit.id: [hit.id, *before.get(hit.id, ())] for hit in closed}
-    ids = [id_ for chain in tries.values() for id_ in chain]
-    items = hit_items(session, ids)
-    workers = usable_workers(session, environment, of_hits=ids)
-    live = live_pairs(session, environment, of_hits=ids)
-    second = _second_opinions(session, environment) if overlaps else set()
-    has_audits = any(item.role is PairRole.AUDIT for page in items.values() for item in page)
-    wants = audit_store.open_questions(session, environment) if has_audits else Counter[Pair]()
+    tries = [[hit.id, *before.get(hit.id, ())] for hit in closed]
+    enough = np.array([assignments[hit.batch_id] for hit in closed])
+    is_second = np.array([hit.id in overlaps for hit in closed])
+    in_all = np.array([of_hit[chain].sum() for chain in tries])
+    on_last = np.array([hit.assignments for hit in closed]) - of_hit[[hit.id for hit in closed]]
+    missing = np.where(is_second, 1, np.maximum(on_last, enough - in_all)).tolist()
+    page, row, role, is_on_last = _on_pages(session, tries)
+    asks = role == np.where(is_second, _ROLES.index(PairRole.OVERLAP), _ROLES.index(PairRole.CANDIDATE))[page]
+    lost, pairs = _lost_pairs(
+        session,
+        environment,
+        np.stack([page[asks], row[asks]]),
+        np.where(is_second, 0, enough)[page[asks]],
+        tallies.judged,
+        _second_opinions(session, overlaps),
+    )
+    is_audit = (role == _ROLES.index(PairRole.AUDIT)) & (is_on_last == 1)
+    questions: dict[int, list[Pair]] = defaultdict(list)
+    for number, pair in zip(page[is_audit].tolist(), pairs_of_rows(session, row[is_audit]), strict=True):
+        questions[number].append(pair)
+    wants = audit_store.open_questions(session, environment) if questions else Counter[Pair]()
+    bounds = np.searchsorted(lost, np.arange(len(closed) + 1)).tolist()
     replaced = []
-    taken = _labelled(session, environment)
-    out = left_out_of(session, environment, {item.pair for page in items.values() for item in page})
-    for hit in closed:
-        asking = PairRole.OVERLAP if hit.id in overlaps else PairRole.CANDIDATE
-        asked = dict.fromkeys(
-            item.pair
-            for id_ in tries[hit.id]
-            for item in items[id_]
-            if item.role is asking and item.pair not in out
-        )
-        if asking is PairRole.OVERLAP:
-            pairs, missing = [pair for pair in asked if pair not in second], 1
-        else:
-            enough = assignments[hit.batch_id]
-            missing = max(hit.assignments - int(of_hit[hit.id]), enough - int(of_hit[tries[hit.id]].sum()))
-            pairs = [
-                pair
-                for pair in asked
-                if workers.get(pair, 0) - (pair in second) < enough and pair not in live and pair not in taken
-            ]
-        audits = [
-            item.pair
-            for item in items.get(hit.id, ())
-            if item.role is PairRole.AUDIT and wants[item.pair] > 0
-        ]
-        if (pairs or audits) and missing > 0:
-            taken.update(pairs)
-            wants.subtract(dict.fromkeys(audits, missing))
-            replaced.append(HitToReplace(hit, missing, tuple(pairs), tuple(audits)))
+    for number, (hit, (begin, end)) in enumerate(zip(closed, pairwise(bounds), strict=True)):
+        audits = tuple(pair for pair in questions.get(number, ()) if wants[pair] > 0)
+        if begin < end or audits:
+            wants.subtract(dict.fromkeys(audits, missing[number]))
+            replaced.append(HitToReplace(hit, missing[number], tuple(pairs[begin:end]), audits))
     return replaced
+
+
+_ROLES = (*ANSWERING, PairRole.AUDIT)
+_ITEMS = f"""
+    SELECT hit_id, place, pair_id, CASE role {" ".join(f"WHEN '{r}' THEN {n}" for n, r in enumerate(_ROLES))} END
+    FROM hit_item WHERE role IN ({", ".join(f"'{role}'" for role in _ROLES)}) AND"""
+
+
+def _on_pages(session: Session, tries: Sequence[Sequence[int]]) -> Ints:
+    """What may have to be asked again of what stands on these pages.
+
+    Args:
+        tries: HITs, each with those that it replaces, latest first.
+
+    Returns:
+        (4, n): place in ``tries``, the pair's row, place of its role in `_ROLES`, 1 where it stands on the first HIT of
+        the tries and 0 else; in the order of ``tries``, then by place on the page.
+    """
+    hits = np.array([id_ for chain in tries for id_ in chain])
+    hit, place, row, role = numbers_among(session, _ITEMS, 4, "hit_id", distinct(hits).tolist())
+    order = np.lexsort((place, hit))
+    begins, ends = (np.searchsorted(hit, hits, side, sorter=order) for side in ("left", "right"))
+    at = order[spans(begins, ends)]
+    page = np.repeat(np.repeat(np.arange(len(tries)), [len(chain) for chain in tries]), ends - begins)
+    return np.stack([page, row[at], role[at], hit[at] == np.array([chain[0] for chain in tries])[page]])
+
+
+def _lost_pairs(
+    session: Session,
+    environment: Environment,
+    asked: Ints,
+    wanted: Ints,
+    judged: NDArray[np.int32],
+    again: Ints,
+) -> tuple[Ints, list[Pair]]:
+    """The pages, and the pairs, that are to be asked again.
+
+    Args:
+        asked: (2, n), pages in the order in which they are asked again, and rows of pairs that they asked.
+        wanted: (n,) workers who are to judge a pair beside a second opinion; 0 where the page asks for that.
+        judged: rows of pairs, once for each worker with a usable answer.
+        again: ascending rows of pairs with a usable second opinion.
+    """
+    page, row = asked
+    rows = distinct(row)
+    out = np.sort(
+        number_columns(session, query_hits(environment, Hit.id).where(Hit.state.in_(LIVE_STATES)), 1)[0]
+    )
+    column, values = ("hit_id", out) if len(out) < len(rows) else ("pair_id", rows)
+    hit, candidate = numbers_among(session, _CANDIDATES, 2, column, values.tolist())
+    taken = np.append(candidate[contains(out, hit)], audit_store.labelled_rows(session, environment))
+    is_second, has_second = wanted == 0, contains(again, row)
+    answered = np.bincount(judged, minlength=row.max(initial=0) + 1)[row] - has_second
+    lacks = np.where(is_second, ~has_second, (answered < wanted) & ~contains(np.sort(taken), row))
+    page, row, is_second = page[lacks], row[lacks], is_second[lacks]
+    # A page asks each pair once, and a pair that one page asks again is a candidate of no other.
+    by_page = page * (row.max(initial=0) + 1) + row
+    first, on_page = (np.unique(values, return_index=True)[1] for values in (row, by_page))
+    kept = distinct(np.append(first[~is_second[first]], on_page[is_second[on_page]]))
+    packed = packed_rows(session, row[kept])
+    is_asked = ~left_out(session, environment, packed)
+    return page[kept][is_asked], unpack_pairs(packed[is_asked])
+
+
+_CANDIDATES = f"SELECT hit_id, pair_id FROM hit_item WHERE role = '{PairRole.CANDIDATE}' AND"
 
 
 def _lacking(
@@ -353,13 +388,11 @@ def _lacking(
     most = session.scalar(select(func.max(Hit.assignments))) or 0
     doubtful = distinct(np.concatenate([np.flatnonzero(usable < most), overlapping])).tolist()
     closed = _CLOSED.format(environment=environment.value)
-    parts = [np.empty((3, 0), np.int64)]
-    if len(doubtful) > _MANY:
-        parts.append(number_columns(session, closed, 3))
-    else:
-        for chunk in chunks(doubtful):
-            parts.append(number_columns(session, f"{closed} AND h.id IN ({', '.join(map(str, chunk))})", 3))
-    hit, batch, assignments = np.concatenate(parts, axis=1)
+    hit, batch, assignments = (
+        number_columns(session, closed, 3)
+        if len(doubtful) > _MANY
+        else numbers_among(session, f"{closed} AND", 3, "h.id", doubtful)
+    )
     is_ours = contains(ours, batch)
     too_few = (usable[hit] < assignments) | (in_all[hit] < wanted[np.where(is_ours, batch, 0)])
     lacks = is_ours & (too_few | contains(overlapping, hit))
@@ -373,10 +406,15 @@ _CLOSED = """
     WHERE b.environment = '{environment}' AND h.state = 'closed'"""
 
 
-def _second_opinions(session: Session, environment: Environment) -> set[Pair]:
-    """Pairs that a second worker has judged usably on a HIT of overlaps."""
-    query = _usable(environment, (PairRole.OVERLAP,))
-    return {Pair(*row) for row in session.execute(query)}
+def _second_opinions(session: Session, hits: Collection[int]) -> Ints:
+    """Ascending rows of pairs that a second worker has judged usably on these HITs of overlaps."""
+    return distinct(numbers_among(session, _SECOND, 1, "i.hit_id", sorted(hits))[0])
+
+
+_SECOND = f"""
+    SELECT j.pair_id FROM hit_item i JOIN assignment a ON a.hit_id = i.hit_id
+    JOIN judgement j ON j.assignment_id = a.id AND j.place = i.place
+    WHERE i.role = '{PairRole.OVERLAP}' AND j.usable AND"""
 
 
 def _overlap_hits(session: Session, environment: Environment) -> set[int]:

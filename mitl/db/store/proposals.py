@@ -11,7 +11,17 @@ import numpy as np
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places, unpack_ids, unpack_pairs
+from mitl.core.arrays import (
+    Ints,
+    coded,
+    contains,
+    distinct,
+    pack_ids,
+    pack_pairs,
+    places,
+    unpack_ids,
+    unpack_pairs,
+)
 from mitl.db.base import columns
 from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
 from mitl.db.store.items import pair_sides
@@ -24,7 +34,7 @@ from mitl.db.store.statements import (
     ids_were_given,
     next_id,
     number_columns,
-    rows_among,
+    numbers_among,
 )
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction, Pair
@@ -135,14 +145,17 @@ def add_run(
     return n_new
 
 
+def packed_rows(session: Session, rows: Ints) -> Ints:
+    """The packed pairs in these rows, in their order."""
+    known, at = coded(rows)
+    query = "SELECT id, left_id, right_id FROM pair WHERE"
+    found, left, right = numbers_among(session, query, 3, "id", known.tolist())
+    return pack_ids(left, right)[np.argsort(found)][at]
+
+
 def pairs_of_rows(session: Session, rows: Ints) -> list[Pair]:
     """The pairs in these rows, in their order."""
-    query = select(PairRow.id, PairRow.left_id, PairRow.right_id)
-    pair_of = {
-        row: Pair(image, caption)
-        for row, image, caption in rows_among(session, query, PairRow.id, rows.tolist())
-    }
-    return [pair_of[row] for row in rows.tolist()]
+    return unpack_pairs(packed_rows(session, rows))
 
 
 def ensure_pairs(

@@ -160,6 +160,18 @@ def number_columns(
     return np.concatenate(parts, axis=1)
 
 
+def numbers_among(
+    session: Session, statement: str, n: int, column: str, values: Sequence[int]
+) -> NDArray[np.int64]:
+    """The columns of a SELECT of n whole numbers that ends in WHERE, (n, rows), of the rows whose column is one of
+    these values."""
+    parts = [np.empty((n, 0), np.int64)]
+    for chunk in chunks(values):
+        among = f"{column} IN ({', '.join(map(str, chunk))})"
+        parts.append(number_columns(session, f"{statement} {among}", n))
+    return np.concatenate(parts, axis=1)
+
+
 def plain_rows(session: Session, statement: str) -> list[tuple[Any, ...]]:
     """The rows of a query without parameters as the driver gives them; bytes come unencoded from PostgreSQL."""
     connection = session.connection()

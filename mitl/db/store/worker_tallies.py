@@ -61,10 +61,15 @@ def tallies_of(session: Session, environment: Environment) -> Tallies:
     """Those of all workers; the answers are read of those alone of whom something changed since they were judged."""
     rows = _kept(session, environment, _COUNTED)
     stored = rows.values()
+    judged = np.frombuffer(b"".join(row["judged"] for row in stored), _STORED)  # ascending for each worker
+    is_first = np.diff(judged, prepend=-1) != 0
+    lengths = [len(row["judged"]) // _STORED.itemsize for row in stored]
+    begins = np.cumsum([0, *lengths])
+    is_first[begins[begins < len(judged)]] = True
     return Tallies(
         sum(row["answers"] for row in stored),
         {worker: row["median_s"] for worker, row in rows.items() if row["median_s"] is not None},
-        np.frombuffer(b"".join(row["judged"] for row in stored), _STORED),
+        judged[is_first],
         np.frombuffer(b"".join(row["hits"] for row in stored), _STORED),
     )
 
