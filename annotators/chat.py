@@ -31,6 +31,7 @@ from PIL import Image
 from annotators.base import Encoded, fingerprint, ids_of, scores_of_all
 from annotators.inputs import pixels
 from annotators.options import Options
+from mitl.core.clock import asked_to_wait
 from mitl.core.pictures import upright
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem, PartKind
@@ -225,7 +226,7 @@ class ChatAnnotator:
             if reply.status_code < 500 and reply.status_code not in _AGAIN:
                 return self._choice(url, reply)
             said = f"answers {reply.status_code} {_short(reply.text)}"
-            pause = max(pause, _asked_to_wait(reply))
+            pause = max(pause, min(2 * _LONGEST_PAUSE_S, asked_to_wait(reply.headers) or 0.0))
         raise AnnotatorError(
             f"annotator {self.name!r}: {url} {said} ({_TRIES} tries); start the server, with a model that takes "
             "pictures, and run the command again: what was scored before is kept"
@@ -334,12 +335,6 @@ def _bytes_of(side: Encoded, name: str, row: int) -> bytes:
 
 def _data_url(images: Encoded, row: int) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(_bytes_of(images, "jpeg", row)).decode()
-
-
-def _asked_to_wait(reply: httpx.Response) -> float:
-    """Seconds, as its header says."""
-    said = reply.headers.get("Retry-After", "")
-    return min(2 * _LONGEST_PAUSE_S, float(said)) if said.isdecimal() else 0.0
 
 
 def _short(text: str) -> str:

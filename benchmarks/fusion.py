@@ -75,16 +75,16 @@ def main() -> None:
     print(
         f"{len(pairs):,} proposed pairs, {truth.mean():.0%} match; {chosen.sum():,} answered, {asked.workers} workers"
     )
-    rest, images = ~chosen, unpack_ids(pairs)[0]
     at = places(found.pairs, pairs)
+    rest, both = ~chosen, np.stack([found.images[at], found.groups[at]])  # as `mitl fuse` takes them
     for name, scores in annotators(found):
-        print(f"{name:40s} {area(scores[at][rest], truth[rest], images[rest]).value:.3f}")
+        print(f"{name:40s} {area(scores[at][rest], truth[rest], both[:, rest]).value:.3f}")
     for count in asked.steps:
         began = time.process_time()
         made = fuse(found, seed=asked.seed, groups=tuple(GROUPS[:count]))
         probability = made.fused["probability"].to_numpy()[at]
-        held = area(probability[rest], truth[rest], images[rest])
-        seen = area(probability[chosen], yes[chosen], images[chosen])
+        held = area(probability[rest], truth[rest], both[:, rest])
+        seen = area(probability[chosen], yes[chosen], both[:, chosen])
         left = ", ".join(f"{share_left(held.value, *one, float(truth.mean())):.2f}" for one in TOLERATED)
         stated = calibration(probability[rest], truth[rest])
         print(

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
+from mitl.core.clock import asked_to_wait
 from mitl.crowd.populations import ListTruth, PairTruth, PlayedHit, answer_comparisons, answer_hit
 from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth, answer_ratings, answer_texts
 from mitl.errors import CrowdError, EndpointError
@@ -312,8 +313,7 @@ def _checked(client: httpx.Client, request: httpx.Request) -> httpx.Response:
         if response.status_code != 429:
             break
         request = response.request  # of a chain of redirects the one that was refused: the others took effect
-        wait = response.headers.get("Retry-After", "")  # a proxy before the server may name a date
-        time.sleep(int(wait) if wait.isdecimal() else 1)
+        time.sleep(asked_to_wait(response.headers) or 1)
     if response.status_code >= 400:
         told = " ".join(_NO_WORDS.sub(" ", response.text).split())[:300]
         raise CrowdError(f"{where} answered {response.status_code}: {told}")

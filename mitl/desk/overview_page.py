@@ -24,7 +24,7 @@ from mitl.db.store.worker_tallies import tallies_of
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.judgements.conduct import gold_interval
-from mitl.judgements.gold_records import GoldRecord, keeps_page
+from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Decision, PairRole, several
 from mitl.stages.reviewing.evidence import standing
 
@@ -122,11 +122,9 @@ def overview(context: Context, groups: Sequence[SubmissionGroup]) -> Overview:
         hasty=sum(median < floor_s for median in medians),
         standings={name: standings[name] for name in words.STANDINGS},
         decisions={decision: decisions[decision] for decision in Decision if decisions[decision]},
-        set_aside=sum(
-            group.submissions
-            for group in groups
-            if group.decision.keeps_answers
-            and not keeps_page(group.decision, golds.record(group.worker), excluded=group.excluded)
+        set_aside=sum(count for decision, count in decisions.items() if decision.keeps_answers)
+        - sum(
+            work.used(golds.record(work.worker)) for work in desk_store.worker_submissions(session, groups)
         ),
         hits_out=work.hits,
         to_come=work.assignments,

@@ -24,7 +24,9 @@ class Convergence:
     """The course of a fit."""
 
     objective: tuple[float, ...]
-    """Nats after each pass: the log-likelihood of the answers, with the log-density of the parameters' prior."""
+    """Nats after each pass: the log-likelihood of the answers, where confusion matrices have a prior with their
+    log-density under it; as that prior follows the crowd's mean from pass to pass, the sum may fall.
+    """
     settled: bool
     """False where the limit of passes ended the fit."""
 
@@ -41,7 +43,7 @@ class Convergence:
         change = abs(self.objective[-1] - self.objective[-2]) if self.passes > 1 else float("inf")
         return (
             f"stopped by the limit of {self.passes} passes, the last of which still changed "
-            f"the log-likelihood by {change:.3g} nats"
+            f"its objective by {change:.3g} nats"
         )
 
 

@@ -169,6 +169,8 @@ class Estimate:
     foreseen: Foreseen | None = None
     left: float = 0.0
     """What the correction may leave of the chances' errors, since it takes one step along a metric that is bent."""
+    is_census: bool = False
+    """Whether every pair of the pool was audited."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -178,9 +180,13 @@ class Estimate:
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the interval leaves out 0, else 0; so too where no audited pair met what could change it."""
+        """1 or -1 where the interval leaves out 0, else 0; so too where no audited pair met what could change it.
+
+        A census leaves nothing that could.
+        """
         low, high = self.ends
-        return 0 if low <= 0 <= high or low == high else int(np.sign(self.value))
+        unmet = low == high and not self.is_census
+        return 0 if unmet or (low <= _ROUNDING and high >= -_ROUNDING) else int(np.sign(self.value))
 
     def holds(self, value: float) -> bool:
         """Whether the interval does, up to rounding."""
@@ -233,7 +239,10 @@ class Corrected:
         own = np.ascontiguousarray(effects)
         variance = self.audit.variance(own, self.surprises)
         variance = max(variance, 0.0 if ahead is None else ahead.variance)
-        return Estimate(metric, float(values[1]), float(values[0]), float(variance**0.5), own, ahead)
+        every = bool(len(self.audit) and (self.audit.inclusion == 1).all())
+        return Estimate(
+            metric, float(values[1]), float(values[0]), float(variance**0.5), own, ahead, is_census=every
+        )
 
     def _effects(self, rankings: Rankings, asked: Sequence[Asked], short: Short) -> Floats:
         """(n, M) the change of the mean between either label of each audited pair, all else as drawn."""

@@ -50,6 +50,14 @@ def learnt(machine: TrainedMachine) -> str:
     )
 
 
+_FROM_STRATA = "at random, so many from each of the strata as its row below says"
+
+
+def as_told_now(sheet: str) -> str:
+    """A datasheet in the words of this version where an earlier one said the same of the draw."""
+    return sheet.replace("were drawn at random from each of the strata below", f"were drawn {_FROM_STRATA}")
+
+
 def certified_told(
     design: AuditDesign, held: pd.DataFrame, *, found: int, entered: int, outside: int, lines: Iterable[str]
 ) -> str:
@@ -67,7 +75,7 @@ def certified_told(
         (plain(stratum.name), f"{stratum.size:,}", f"{n:,}", f"{stratum.sample:,}")
         for stratum, n in zip(design.strata, in_stratum, strict=True)
     ]
-    drawn = "at random" if design.simple else "at random from each of the strata below"
+    drawn = "at random" if design.simple else _FROM_STRATA
     parts = [
         f"Of the {design.size:,} pairs of the queries that were asked with all that they search, {design.sample:,} "
         f"were drawn {drawn}, each with a known probability. People answered them blind, on the same pages as other "

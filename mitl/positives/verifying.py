@@ -30,7 +30,7 @@ from mitl.positives.folders import (
     read_manifest,
 )
 from mitl.positives.loading import read_release, sides_of
-from mitl.positives.sheet_audit import certified_told, in_short
+from mitl.positives.sheet_audit import as_told_now, certified_told, in_short
 from mitl.records import Direction, PositiveSource, several
 from mitl.records.audits import ANSWERS_EACH
 from mitl.records.forms import SET_FORMS
@@ -325,7 +325,7 @@ def _documents(
         outside=audit.told["outside"],
         lines=lines,
     )
-    if told not in read_checked(folder, manifest, "datasheet.md").decode(errors="replace"):
+    if told not in as_told_now(read_checked(folder, manifest, "datasheet.md").decode(errors="replace")):
         yield "datasheet.md tells another certificate than the released answers give"
     try:
         described = json.loads(read_checked(folder, manifest, "croissant.json"))

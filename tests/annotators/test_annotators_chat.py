@@ -6,7 +6,10 @@ import base64
 import io
 import json
 import math
+import threading
+import time
 from collections import Counter
+from email.utils import formatdate
 
 import numpy as np
 import pytest
@@ -165,6 +168,22 @@ def test_a_busy_server_is_asked_again(images):
         server.instead += [(0, {}, "")]
         assert scored(build(server.url, requests=1), images, [(0, 0)]) == pytest.approx([2 / 3])
     assert len(server.bodies) == 7
+
+
+def test_a_busy_server_may_name_a_date(images, monkeypatch):
+    """As some proxies do; the judge waits until then."""
+    monkeypatch.setattr(chat, "_LONGEST_PAUSE_S", 30.0)
+    waits, wait = [], threading.Event.wait
+
+    def shorter(event, seconds=None):
+        waits.append(seconds or 0)
+        return wait(event, seconds and 0.01)
+
+    monkeypatch.setattr(threading.Event, "wait", shorter)
+    with chat_server(lambda jpeg, caption: sure(1)) as server:
+        server.instead += [(429, {"Retry-After": formatdate(time.time() + 40, usegmt=True)}, "later")]
+        scored(build(server.url, requests=1), images, [(0, 0)])
+    assert 30 < max(waits) <= 41
 
 
 @pytest.mark.parametrize(

@@ -200,12 +200,23 @@ def test_an_unknown_invitation_is_one_line(crowd):
         run_workers([worker], ScriptedWork(lambda hit: TRUTHS, seed=0))
 
 
-@pytest.mark.parametrize(("wait", "seconds"), [("7", 7), ("Sun, 29 Nov 2026 09:00:00 GMT", 1), (None, 1)])
+@pytest.mark.parametrize(
+    ("wait", "seconds"),
+    [
+        ("7", 7),
+        ("Sun, 29 Nov 2026 09:00:09 GMT", 9),
+        ("Sun, 29 Nov 2026 08:00:00 -0000", 1),
+        ("Sun, 29 Nov 2026 08:00:00 GMT", 1),
+        ("soon", 1),
+        (None, 1),
+    ],
+)
 def test_who_comes_too_often_waits_as_asked(monkeypatch, wait, seconds):
-    """A proxy before the server may name a date, or nothing."""
+    """A proxy before the server may name a date, by the server's clock, or nothing that tells."""
     waited = []
     monkeypatch.setattr("time.sleep", waited.append)
-    early = httpx.Response(429, headers={} if wait is None else {"Retry-After": wait})
+    now = {"Date": "Sun, 29 Nov 2026 09:00:00 GMT"}
+    early = httpx.Response(429, headers=now if wait is None else now | {"Retry-After": wait})
     replies = [httpx.Response(200, html="<p>welcome</p>"), early]
 
     WorkerSession.join("http://crowd.example/w/join/a", httpx.MockTransport(lambda request: replies.pop()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from axe_kit import violations
@@ -14,10 +15,14 @@ from similarity_kit import rate, run_rate, sample_pairs
 from world_kit import SANDBOX, make_world
 
 from mitl.cli.reference import COUNTS
+from mitl.db.session import open_database
+from mitl.db.store.desk import submission_groups, worker_submissions
 from mitl.desk import worker_pages
+from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.records.similarity import SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reviewing.desk_submission import waiting
+from mitl.stages.reviewing.evidence import crowd, habits
 from mitl.stages.reviewing.workers import workers
 
 pytest_plugins = ("browser_fixtures",)
@@ -109,6 +114,20 @@ def test_the_overview_counts_what_raters_sent(rated):
     assert re.search(r"In the last hour ([1-9][0-9]*) of \1 submissions", text)
     assert "Submissions in each of the last 24 hours" in page.text
     assert "answers on pairs" not in text
+
+
+def test_a_poor_record_on_pairs_sets_no_ratings_aside(rated):
+    """What a worker rated stays used; exclusion sets it aside."""
+    with open_database(rated.db_url, read_only=True) as session:
+        known = habits(session, SANDBOX, rated.gold_rule)
+        one = max(crowd(session, SANDBOX, known).workers, key=lambda worker: worker.used)
+        poor = GoldState({one.worker: GoldRecord(0, 8)}, frozenset())
+        judged = crowd(session, SANDBOX, replace(known, golds=poor)).find(one.id)
+        (work, *_) = worker_submissions(session, submission_groups(session, SANDBOX))
+
+    assert judged.standing == "poor"
+    assert judged.used == judged.approved == one.used > 0
+    assert replace(work, excluded=True).used(GoldRecord(0, 8)) == 0
 
 
 def test_the_workers_page_lists_raters_the_odd_first(rated, raters):

@@ -15,8 +15,10 @@ from mitl.positives.exclusions import Exclusions
 from mitl.positives.loading import read_release
 from mitl.positives.release import write_release
 from mitl.records import IdKind, Pair
+from mitl.stages.evaluating.fair import FairComparison, FairFigure
 from mitl.stages.evaluating.models import ModelSide, Sides
 from mitl.stages.evaluating.positive_sets import read_audited_release
+from mitl.stages.evaluating.tables import fair_lines
 
 WORDS = ("--release", "release", "--fair", "--samples", "20")
 MODELS = ("--model", "good=good.npz", "--model", "poor=poor.npz")
@@ -105,6 +107,14 @@ def test_the_ranking_is_of_groups_that_the_audit_tells_apart(here):
         assert (tie["first"], tie["last"], set(tie["models"])) == (1, 2, {"good", "poor"})
         assert tie["more_for_two"] == tie["more_for_all"] == difference["more"]
     assert counts(*MODELS, *WORDS, "--against", "poor")["fair_groups"] == []
+
+
+@pytest.mark.parametrize(("high", "told"), [(0.99, False), (1.02, True)])
+def test_an_end_beyond_the_metric_is_explained(high, told):
+    """An interval is not cut, for its middle is right on average only as it is."""
+    figure = FairFigure("good", "i2t", "mAP@R", 9, 0.8, 0.9, 0.9, 0.95, 0.88, high, 0.9, 0.1)
+    lines = fair_lines(FairComparison((figure,), audited=50))
+    assert any("over 100 % is an estimate that is right on average" in line for line in lines) == told
 
 
 def test_tables_show_both_ranks_and_what_they_rest_on(here):

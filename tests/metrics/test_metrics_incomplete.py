@@ -108,7 +108,10 @@ def test_with_every_pair_audited_each_method_is_the_metric_itself(pool):
     gaps, of_settled = (each[:, None] - each for each in (truths, np.array(settled)))
     apart = np.abs(gaps) > 1e-9
     assert (np.sign(gaps[apart]) == np.sign(of_settled[apart])).all()
-    assert known.difference(found[0].powered[4], found[1].powered[4]).std_error == 0
+    for place in range(len(ASKED)):
+        difference = known.difference(found[0].powered[place], found[1].powered[place])
+        assert difference.std_error == 0
+        assert difference.sign == np.sign(gaps[0, 1, place]) * apart[0, 1, place], "nothing is left open"
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -298,16 +298,22 @@ def test_a_bonus_that_may_have_been_sent_is_not_withdrawn_because_nobody_can_loo
     in_pipeline(
         topped,
         f"UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'bonus' AND key LIKE '%{slow}%'",
-        "DELETE FROM ledger WHERE kind = 'bonus'",
+        f"DELETE FROM ledger WHERE kind = 'bonus' AND key LIKE '%{slow}%'",
     )
-    on_server(topped, "UPDATE assignment SET mturk_id = 'X' || id", "UPDATE hit SET mturk_id = 'X' || id")
+    of_slow = f"worker_id = (SELECT id FROM worker WHERE mturk_id = '{slow}')"
+    on_server(topped, f"UPDATE assignment SET mturk_id = 'X' || id WHERE {of_slow}")
 
     for _ in range(2):
-        with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
-            run(topped)
+        with pytest.raises(
+            CrowdError, match=f"AssignmentDoesNotExist.*`mitl pay top-up --skip {slow}` goes on"
+        ):
+            run(topped, floor_cents=1320)
         with pytest.raises(UsageError, match="the server refused no bonus"):
             run(topped, withdraw=frozenset({slow}))
-    assert granted(topped)["slow"] == [SLOW]
+    assert run(topped, floor_cents=1320, skip=frozenset({slow})).counts["sent"] == 2
+    assert granted(topped) == {"slow": [SLOW], "untimed": [UNTIMED, 27], "fair": [20]}
+    with open_database(topped.db_url, read_only=True) as session:
+        assert [bonus.worker for bonus in unsent(session, LIVE)] == [slow]
 
 
 def test_where_the_first_of_many_bonuses_is_refused_all_others_are_sent(settings, monkeypatch):

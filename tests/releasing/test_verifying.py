@@ -73,6 +73,19 @@ def test_an_untouched_release_is_certified_again_in_words(made):
     assert any("recall is at least" in line for line in found.result.lines)
 
 
+def test_a_release_in_the_words_of_an_earlier_version_is_certified_again(release):
+    """Its datasheet said of the draw what reads as if the whole number came from each stratum."""
+    path = release / "datasheet.md"
+    now, before = (
+        "at random, so many from each of the strata as its row below says",
+        "at random from each of the strata below",
+    )
+    assert now in path.read_text()
+    path.write_text(path.read_text().replace(now, before))
+    seal(release)
+    assert verify(release).refusal is None
+
+
 @pytest.mark.parametrize("kind", list(IdKind))
 def test_a_release_without_a_certificate_is_checked_by_its_hashes(tmp_path, kind):
     """And so is a release of ratings; both say that nothing certifies them. Its lists are held against its table."""

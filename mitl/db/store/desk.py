@@ -31,7 +31,8 @@ from mitl.db.store.items import LEFT, RIGHT
 from mitl.db.store.journal import open_calls
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.statements import number_columns, query_by_worker
-from mitl.records import Decision, Environment, PartKind
+from mitl.judgements.gold_records import GoldRecord, keeps_page
+from mitl.records import BatchKind, Decision, Environment, PartKind
 from mitl.records.questions import PLAYED
 
 _DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
@@ -66,6 +67,17 @@ class WorkerSubmissions:
     """The worker's id on the requester API."""
     excluded: bool
     decisions: Counter[Decision]
+    elsewhere: int
+    """Pages passed by rule that asked something else than pairs: the record on pairs' controls says nothing of them."""
+
+    def used(self, record: GoldRecord) -> int:
+        """The submissions whose answers are kept, given the worker's record on the controls of pairs."""
+        kept = (
+            count
+            for decision, count in self.decisions.items()
+            if keeps_page(decision, record, excluded=self.excluded)
+        )
+        return sum(kept) + self.elsewhere * (record.is_bad and not self.excluded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +170,21 @@ def worker_names(session: Session, environment: Environment) -> dict[int, str]:
     return dict(session.execute(query).all())
 
 
-def worker_submissions(groups: Iterable[SubmissionGroup]) -> list[WorkerSubmissions]:
+def worker_submissions(session: Session, groups: Iterable[SubmissionGroup]) -> list[WorkerSubmissions]:
     """Everyone with a submission, by id on the requester API."""
+    passed = (
+        select(Assignment.worker_id, func.count())
+        .join(Hit, Assignment.hit_id == Hit.id)
+        .join(Batch, Hit.batch_id == Batch.id)
+        .where(Batch.kind != BatchKind.PAIRS, Assignment.decision == Decision.PASS)
+        .group_by(Assignment.worker_id)
+    )
+    elsewhere = dict(session.execute(passed).all())
     by_worker: dict[int, WorkerSubmissions] = {}
     for group in groups:
+        row = group.worker_id
         work = by_worker.setdefault(
-            group.worker_id, WorkerSubmissions(group.worker_id, group.worker, group.excluded, Counter())
+            row, WorkerSubmissions(row, group.worker, group.excluded, Counter(), elsewhere.get(row, 0))
         )
         work.decisions[group.decision] += group.submissions
     return sorted(by_worker.values(), key=lambda work: work.worker)

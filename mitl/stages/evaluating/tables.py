@@ -290,6 +290,11 @@ def fair_lines(made: FairComparison) -> tuple[str, ...]:
         else f"answers of the audit miss {100 * made.rates.false_no:.1f} % of matches and call "
         f"{100 * made.rates.false_yes:.1f} % of other pairs one; prediction-powered is corrected for both",
     ]
+    if any(not 0 <= end <= 1 for f in made.figures for end in (f.low, f.high, f.horvitz_thompson)):
+        lines.append(
+            "what lies under 0 or over 100 % is an estimate that is right on average and so errs to both sides; the "
+            "metric itself is within"
+        )
     if made.left_out:
         lines.append(
             f"{several(made.left_out, 'query', 'queries')} without a positive of the release's own left out"

@@ -215,6 +215,13 @@ def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:
         granted = _granted(client, bonus)
     except CrowdError as error:
         error.unclear |= bonus.doubtful  # a refusal to list it says nothing about it
+        if bonus.doubtful and is_code(error, "AssignmentDoesNotExist", "HITDoesNotExist"):
+            error.args = (
+                f"{bonus.worker} may have got a bonus of {format_dollars(bonus.cents)} whose reply was lost, and the "
+                f"server no longer has its submission to look for it: {error}; `mitl pay top-up --skip {bonus.worker}` "
+                "goes on with the others, while it stays promised; ask the worker or the account's history whether "
+                f"{marked(bonus.reference)} came",
+            )
         raise
     if granted is not None:
         return granted

@@ -20,7 +20,7 @@ from mitl.db.store.desk import WorkerSubmissions
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.worker_tallies import Conduct
 from mitl.judgements.conduct import Agreement, AnswerRun, agreement, entropy_of_counts, gold_interval
-from mitl.judgements.gold_records import GoldRecord, GoldState, keeps_page
+from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label, PartKind
@@ -223,7 +223,7 @@ def crowd(session: Session, environment: Environment, known: Habits) -> CrowdCon
     capped = cap_store.capped_at(session, environment)
     workers = (
         _evidence(work, known, capped=work.worker in capped, earned_cents=paid.get(work.worker_id, 0))
-        for work in desk_store.worker_submissions(desk_store.submission_groups(session, environment))
+        for work in desk_store.worker_submissions(session, desk_store.submission_groups(session, environment))
     )
     return CrowdConduct(tuple(workers), known)
 
@@ -233,19 +233,14 @@ def _evidence(work: WorkerSubmissions, known: Habits, *, capped: bool, earned_ce
     low, high = gold_interval(record)
     others_s = known.median_s if len(known.of) > _MANY else known.others_s(work.worker)
     habit = known.of.get(work.worker, Habit())  # none where every page was unreadable
-    approved = {decision: count for decision, count in work.decisions.items() if decision.keeps_answers}
     return WorkerEvidence(
         id=work.worker_id,
         worker=work.worker,
         standing=standing(record, excluded=work.excluded),
         capped=capped,
         submissions=sum(work.decisions.values()),
-        approved=sum(approved.values()),
-        used=sum(
-            count
-            for decision, count in approved.items()
-            if keeps_page(decision, record, excluded=work.excluded)
-        ),
+        approved=sum(count for decision, count in work.decisions.items() if decision.keeps_answers),
+        used=work.used(record),
         queued=work.decisions.get(Decision.QUEUED, 0),
         rejected=work.decisions.get(Decision.REJECT, 0),
         record=record,
