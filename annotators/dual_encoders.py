@@ -186,7 +186,6 @@ def xavier(linear: nn.Linear) -> None:
 
 
 BATCH = 32
-_LARGEST = 10_000_000
 _MOST_STAGES, _MOST_BLOCKS = 8, 1000
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d+)\.(\d+)\.conv1\.weight")
 _RESNETS: dict[tuple[int, ...], str] = {

@@ -231,13 +231,16 @@ class Look:
     worst_precision: float
 
 
+_METHOD: Method = "design"
+"""Of the counts' bounds, fixed before the first answer; see `mitl.audits.finite`."""
+
+
 def certify(
     audited: pd.DataFrame,
     design: AuditDesign,
     held: pd.DataFrame,
     labels: pd.DataFrame,
     *,
-    method: Method = "design",
     workers: pd.Series[str] | None = None,
     chao: tuple[float, float] | None = None,
 ) -> Certificate:
@@ -247,7 +250,6 @@ def certify(
         audited, held: frames ``AUDITED`` and ``HELD``, in any order.
         labels: ``pair`` and ``label``, what people had answered apart from the audit; pairs that nobody answered are
             left out.
-        method: fixed before the first answer; see `mitl.audits.finite`.
         workers: who gave each of the audit's answers.
         chao: positives that annotators found, and Chao's estimate of how many there are at least.
 
@@ -270,16 +272,18 @@ def certify(
         raise AuditError("the release holds no positive in the pool, so it has neither recall nor precision")
     evidence = sample.evidence(design, sizes, len(audited))
     risk, shares = 1 - design.confidence, design.shares or SHARES
-    recall = {rates: recall_lower(evidence, risk, shares, method=method, rates=rates) for rates in RateSource}
+    recall = {
+        rates: recall_lower(evidence, risk, shares, method=_METHOD, rates=rates) for rates in RateSource
+    }
     precision = {
-        rates: precision_lower(evidence, risk, shares, method=method, rates=rates) for rates in RateSource
+        rates: precision_lower(evidence, risk, shares, method=_METHOD, rates=rates) for rates in RateSource
     }
     groups = sample.groups()
     measured = recall[RateSource.MEASURED]
     return Certificate(
         purpose=design.purpose,
         confidence=design.confidence,
-        method=method,
+        method=_METHOD,
         shares=shares,
         pool=design.size,
         held=int(sizes.sum()),

@@ -91,7 +91,6 @@ class MTurkClient:
         url: str,
         *,
         keys: Keys | None = None,
-        max_connections: int = 16,
         limiter: AdaptiveLimiter | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -99,7 +98,7 @@ class MTurkClient:
         from mitl.crowd.transport import AdaptiveLimiter, Transport  # boto3's core takes a while to load
 
         self.url = url
-        self._transport = Transport(url, keys, max_connections, limiter or AdaptiveLimiter(), sleep)
+        self._transport = Transport(url, keys, limiter or AdaptiveLimiter(), sleep)
 
     def close(self) -> None:
         """Close all connections."""

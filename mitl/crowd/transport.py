@@ -54,6 +54,7 @@ REGION = "us-east-1"
 CLOSED = "Amazon closed Mechanical Turk on 30 September 2026"
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 60
+MAX_CONNECTIONS = 16
 THROTTLED_TRIES = 20
 FAULT_TRIES = 4
 _KEY_ERRORS = {
@@ -141,14 +142,13 @@ class Transport:
         self,
         url: str,
         keys: Keys | None,
-        max_connections: int,
         limiter: AdaptiveLimiter,
         sleep: Callable[[float], None],
     ) -> None:
         self.url = url
         self._limiter = limiter
         self._sleep = sleep
-        self._client = _boto_client(url, keys, max_connections)
+        self._client = _boto_client(url, keys)
         self._closed = False
 
     def close(self) -> None:
@@ -258,13 +258,13 @@ class Transport:
         return CrowdError(f"{operation} failed at {self.url}: {' '.join(str(error).split())}")
 
 
-def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
+def _boto_client(url: str, keys: Keys | None) -> Any:
     options: dict[str, Any] = {
         "region_name": REGION,
         "connect_timeout": CONNECT_TIMEOUT_S,
         "read_timeout": READ_TIMEOUT_S,
         "retries": {"total_max_attempts": 1},
-        "max_pool_connections": max_connections,
+        "max_pool_connections": MAX_CONNECTIONS,
         "user_agent": "mitl",  # botocore's own is made again for each call, a tenth of what the call takes
     }
     credentials: dict[str, str] = {}

@@ -139,11 +139,8 @@ def bind(host: str, port: int) -> socket.socket:
 class RunningServer:
     """A server in a thread of this process, on a free port of the loopback address, for the block of a ``with``."""
 
-    def __init__(
-        self, app: ASGIApp, host: str = DEFAULT_HOST, port: int = 0, *, tls: Tls | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, port: int = 0, tls: Tls | None = None) -> None:
         self._server = _Prompt(_config(app, tls))
-        self._host = host
         self._port = port
         self._tls = tls
         self._listener: socket.socket | None = None
@@ -153,10 +150,10 @@ class RunningServer:
     def url(self) -> str:
         """Where it answers, without a slash at the end."""
         assert self._listener is not None, "the server is not running"
-        return _address(self._host, self._listener, self._tls)
+        return _address(DEFAULT_HOST, self._listener, self._tls)
 
     def __enter__(self) -> RunningServer:
-        self._listener = bind(self._host, self._port)
+        self._listener = bind(DEFAULT_HOST, self._port)
         self._thread = threading.Thread(
             target=self._server.run,
             kwargs={"sockets": [self._listener]},

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """The area under the receiver operating characteristic, and where it lies with a given confidence."""
+    """The area under the receiver operating characteristic, and where it lies with a confidence of 95 %."""
 
     value: float
     """Chance that a match scores above a pair that is none, ties counted half."""
@@ -34,7 +34,10 @@ class Area:
     negatives: int
 
 
-def area(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, confidence: float = 0.95) -> Area:
+_CONFIDENCE = 0.95
+
+
+def area(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike) -> Area:
     """The area over pairs that hang together in clusters, such as the pairs of one image.
 
     The interval is normal on the scale of log-odds, with the variance between clusters, so that many pairs of few
@@ -74,7 +77,7 @@ def area(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, confidence: f
     if len(ways) == 2:
         cells = np.unique(ways[0] * (ways[1].max() + 1) + ways[1], return_inverse=True)[1]
         variance = max(variance, sum(map(between, ways)) - between(cells))
-    middle, wide = np.log(value / (1 - value)), float(ndtri((1 + confidence) / 2)) * np.sqrt(variance)
+    middle, wide = np.log(value / (1 - value)), float(ndtri((1 + _CONFIDENCE) / 2)) * np.sqrt(variance)
     ends = (middle + sign * wide / (value * (1 - value)) for sign in (-1, 1))
     low, high = (float(1 / (1 + np.exp(-end))) for end in ends)
     return Area(value, low, high, m, n)

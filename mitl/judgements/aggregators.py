@@ -65,26 +65,21 @@ class Aggregated:
     """Why the result should be taken with care, for people."""
 
 
-def aggregate(
-    table: AnswerTable, method: Aggregator = Aggregator.MAJORITY, *, n_positive: int = POSITIVE_LABELS
-) -> Aggregated:
+def aggregate(table: AnswerTable, method: Aggregator = Aggregator.MAJORITY) -> Aggregated:
     """One answer for each item.
 
     A fitted model's label is the most probable one on the more probable side, positive or not: so it never
     contradicts the probability.
-
-    Args:
-        n_positive: how many labels, counted from the best, are positive.
     """
     if method is Aggregator.MAJORITY or not len(table):
-        majority = majority_table(table, n_positive)
+        majority = majority_table(table)
         return Aggregated(majority.label, majority.positive.astype(np.float64), majority.n_answers)
     posterior, convergence = _FITS[method](table)
     level = posterior.level.astype(np.float64)
-    probability = level[:, :n_positive].sum(axis=1).clip(0, 1)
+    probability = level[:, :POSITIVE_LABELS].sum(axis=1).clip(0, 1)
     warnings = () if convergence.settled else (f"the fit of {method.value} {convergence.line}",)
     return Aggregated(
-        _labels(level, probability, n_positive),
+        _labels(level, probability),
         probability,
         table.answers_per_item.astype(np.int32),
         convergence,
@@ -93,11 +88,12 @@ def aggregate(
     )
 
 
-def _labels(posterior: Floats, probability: Floats, n_positive: int) -> Labels:
+def _labels(posterior: Floats, probability: Floats) -> Labels:
     """The most probable label of the more probable side; of equals the worse one."""
     n_labels = posterior.shape[1]
     label = np.zeros(len(posterior), dtype=np.int8)
-    for first, end, rows in ((0, n_positive, probability > 0.5), (n_positive, n_labels, probability <= 0.5)):
+    sides = ((0, POSITIVE_LABELS, probability > 0.5), (POSITIVE_LABELS, n_labels, probability <= 0.5))
+    for first, end, rows in sides:
         if first < end:
             label[rows] = end - 1 - posterior[rows, first:end][:, ::-1].argmax(axis=1)
     return label

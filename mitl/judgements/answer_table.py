@@ -185,13 +185,10 @@ class Majority:
     """Share of the answers that are positive, without smoothing."""
 
 
-def majority_table(table: AnswerTable, n_positive: int = POSITIVE_LABELS) -> Majority:
+def majority_table(table: AnswerTable) -> Majority:
     """Each item's most frequent label; a tie goes to the label nearer the median, then to the worse one.
 
     The median of an even number of answers lies half-way between the middle two.
-
-    Args:
-        n_positive: how many labels, counted from the best, are positive.
     """
     n = table.n_items
     label, tied = np.empty(n, dtype=np.int8), np.empty(n, dtype=np.bool_)
@@ -202,7 +199,7 @@ def majority_table(table: AnswerTable, n_positive: int = POSITIVE_LABELS) -> Maj
             table.counts(rows.start, rows.stop).T
         )  # (labels, items): short sums are slow
         total = counts.sum(axis=0)
-        positive[rows] = counts[:n_positive].sum(axis=0) / total
+        positive[rows] = counts[:POSITIVE_LABELS].sum(axis=0) / total
         most = counts.max(axis=0)
         label[rows], tied[rows] = _winners(counts, most, total)
         counts[label[rows], np.arange(counts.shape[1])] = 0

@@ -12,6 +12,7 @@ from mitl.core.arrays import Floats, Ints
 from mitl.errors import MetricError
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable
 
+_BINS = 10
 _LEAST = 1e-12
 """Least probability that the log-loss takes for what did happen, so that no single case decides it."""
 
@@ -40,8 +41,8 @@ class Calibration:
         return list(zip(self.stated.tolist(), self.observed.tolist(), self.cases.tolist(), strict=True))
 
 
-def calibration(probability: ArrayLike, truth: ArrayLike, bins: int = 10) -> Calibration:
-    """The reliability of probabilities over bins of equal width from 0 to 1.
+def calibration(probability: ArrayLike, truth: ArrayLike) -> Calibration:
+    """The reliability of probabilities over ten bins of equal width from 0 to 1.
 
     Raises:
         MetricError: there are no cases, the two differ in length, or a probability is outside 0 to 1.
@@ -52,11 +53,11 @@ def calibration(probability: ArrayLike, truth: ArrayLike, bins: int = 10) -> Cal
         raise MetricError(f"{len(p)} probabilities and {len(true)} truths cannot be compared")
     if not (p.min() >= 0 and p.max() <= 1):
         raise MetricError("a probability lies outside 0 to 1")
-    place = np.minimum((p * bins).astype(np.int64), bins - 1)
-    cases = np.bincount(place, minlength=bins)
+    place = np.minimum((p * _BINS).astype(np.int64), _BINS - 1)
+    cases = np.bincount(place, minlength=_BINS)
     full = cases > 0
-    stated = np.bincount(place, weights=p, minlength=bins)[full] / cases[full]
-    observed = np.bincount(place, weights=true, minlength=bins)[full] / cases[full]
+    stated = np.bincount(place, weights=p, minlength=_BINS)[full] / cases[full]
+    observed = np.bincount(place, weights=true, minlength=_BINS)[full] / cases[full]
     return Calibration(
         n=len(p),
         error=float((cases[full] * np.abs(stated - observed)).sum() / len(p)),
@@ -72,7 +73,7 @@ Fit = Callable[[AnswerTable], NDArray[np.floating]]
 """(items,) probability that an item is positive, from a table."""
 
 
-def cross_fit(table: AnswerTable, fit: Fit, *, folds: int = 5, seed: int = 0) -> tuple[Ints, Floats]:
+def cross_fit(table: AnswerTable, fit: Fit, *, folds: int = 5) -> tuple[Ints, Floats]:
     """The known items, and the probability that each is positive from a fit that took it for unknown.
 
     Controls are not drawn from the pairs that are asked (half of them match), so a model that learned how rare
@@ -90,7 +91,7 @@ def cross_fit(table: AnswerTable, fit: Fit, *, folds: int = 5, seed: int = 0) ->
             f"{len(items)} known items cannot be dealt to {folds} folds; two or more folds are right"
         )
     fold = np.empty(len(items), dtype=np.int64)
-    fold[np.random.default_rng(seed).permutation(len(items))] = np.arange(len(items)) % folds
+    fold[np.random.default_rng(0).permutation(len(items))] = np.arange(len(items)) % folds
     probability = np.empty(len(items))
     for held_out in range(folds):
         hidden = items[fold == held_out]

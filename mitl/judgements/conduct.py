@@ -52,13 +52,13 @@ class Agreement:
 
 
 @functools.cache
-def gold_interval(record: GoldRecord, probability: float = INTERVAL) -> tuple[float, float]:
+def gold_interval(record: GoldRecord) -> tuple[float, float]:
     """The central interval of the posterior Beta(passes + 1/2, failures + 1/2) of the pass rate.
 
     Its bounds are Clopper and Pearson's with the counts moved by a half, which is how those are defined.
     """
-    low, _ = clopper_pearson(record.passes + 0.5, record.golds, probability)
-    _, high = clopper_pearson(record.passes - 0.5, record.golds, probability)
+    low, _ = clopper_pearson(record.passes + 0.5, record.golds, INTERVAL)
+    _, high = clopper_pearson(record.passes - 0.5, record.golds, INTERVAL)
     return low, high
 
 

@@ -68,7 +68,7 @@ class TwoWay:
     items: int
 
 
-def one_way(scores: Floats, items: Ints, confidence: float = CONFIDENCE) -> OneWay:
+def one_way(scores: Floats, items: Ints) -> OneWay:
     """ICC(1) of (N,) ratings of (N,) items.
 
     With MSB between and MSW within items, and k = (N - sum n_i^2 / N) / (n - 1): ICC(1,1) = (MSB - MSW) / (MSB +
@@ -88,10 +88,10 @@ def one_way(scores: Floats, items: Ints, confidence: float = CONFIDENCE) -> OneW
     within = _mean_square(scores, (scores - means[codes]) ** 2, total - n)
     k = float((total - (sizes**2).sum() / total) / (n - 1))
     ratio = _Ratio(between, within, n - 1, total - n)
-    return OneWay(ratio.single(k, confidence), ratio.of_mean(confidence), k, n, total)
+    return OneWay(ratio.single(k), ratio.of_mean(), k, n, total)
 
 
-def two_way(scores: Floats, items: Ints, raters: Ints, confidence: float = CONFIDENCE) -> TwoWay:
+def two_way(scores: Floats, items: Ints, raters: Ints) -> TwoWay:
     """ICC(2) and ICC(3) of (N,) ratings of (N,) items by (N,) raters; a rater rates an item once.
 
     Items that two people or more rated, and no others, make a block; blocks of one item say nothing. Over the blocks b
@@ -104,12 +104,12 @@ def two_way(scores: Floats, items: Ints, raters: Ints, confidence: float = CONFI
         nothing = BoundedEstimate(None, reason="no two items were rated by the same people")
         return TwoWay(nothing, nothing, nothing, nothing, float("nan"), 0, 0)
     ratio = _Ratio(blocks.items_ms, blocks.rest_ms, blocks.items_df, blocks.rest_df)
-    single = _agreement(blocks, confidence)
+    single = _agreement(blocks)
     return TwoWay(
         single,
         _of_mean(single, blocks.k),
-        ratio.single(blocks.k, confidence),
-        ratio.of_mean(confidence),
+        ratio.single(blocks.k),
+        ratio.of_mean(),
         blocks.k,
         blocks.count,
         blocks.items,
@@ -125,30 +125,28 @@ class _Ratio:
     df_above: int
     df_below: int
 
-    def single(self, k: float, confidence: float) -> BoundedEstimate:
+    def single(self, k: float) -> BoundedEstimate:
         if self.above == 0 and self.below == 0:
             return _ALIKE
         value = (self.above - self.below) / (self.above + (k - 1) * self.below)
-        low, high = (
-            (ratio - 1) / (ratio + k - 1) if ratio < np.inf else 1.0 for ratio in self._limits(confidence)
-        )
+        low, high = ((ratio - 1) / (ratio + k - 1) if ratio < np.inf else 1.0 for ratio in self._limits())
         return BoundedEstimate(value, low, high)
 
-    def of_mean(self, confidence: float) -> BoundedEstimate:
+    def of_mean(self) -> BoundedEstimate:
         if self.above == 0:
             return _ALIKE
-        low, high = self._limits(confidence)
+        low, high = self._limits()
         value = (self.above - self.below) / self.above
         return BoundedEstimate(value, 1 - 1 / low if low < np.inf else 1, 1 - 1 / high)
 
-    def _limits(self, confidence: float) -> tuple[float, float]:
+    def _limits(self) -> tuple[float, float]:
         """The ratio's limits; infinite where nothing is below."""
         if self.below == 0:
             return np.inf, np.inf
         ratio = self.above / self.below
         return (
-            ratio / _quantile(self.df_above, self.df_below, confidence),
-            ratio * _quantile(self.df_below, self.df_above, confidence),
+            ratio / _quantile(self.df_above, self.df_below),
+            ratio * _quantile(self.df_below, self.df_above),
         )
 
 
@@ -213,7 +211,7 @@ def _mean_square(scores: Floats, squares: Floats | pd.Series, df: int) -> float:
     return mean if mean > (_ROUNDING * np.abs(scores).max()) ** 2 else 0.0
 
 
-def _agreement(blocks: _Blocks, confidence: float) -> BoundedEstimate:
+def _agreement(blocks: _Blocks) -> BoundedEstimate:
     """ICC(2,1) = (MSR - MSE) / (MSR + (k - 1) MSE + k (MSC - MSE) / n), and McGraw and Wong's interval."""
     n, k = blocks.n, blocks.k
     rows, columns, rest = blocks.items_ms, blocks.raters_ms, blocks.rest_ms
@@ -228,7 +226,7 @@ def _agreement(blocks: _Blocks, confidence: float) -> BoundedEstimate:
     parts = (a * columns) ** 2 / blocks.raters_df + (b * rest) ** 2 / blocks.rest_df
     df = rows**2 / parts  # rows is a * columns + b * rest
     spread = k * columns + (k * n - k - n) * rest
-    lower, upper = _quantile(blocks.items_df, df, confidence), _quantile(df, blocks.items_df, confidence)
+    lower, upper = _quantile(blocks.items_df, df), _quantile(df, blocks.items_df)
     low = n * (rows - lower * rest) / (lower * spread + n * rows)
     high = n * (upper * rows - rest) / (spread + n * upper * rows)
     # Satterthwaite's approximation fails where the items' means are nearly the same.
@@ -251,8 +249,8 @@ def _of_mean(single: BoundedEstimate, k: float) -> BoundedEstimate:
     return BoundedEstimate(value, low, high)
 
 
-def _quantile(above: float, below: float, confidence: float) -> float:
+def _quantile(above: float, below: float) -> float:
     """Of the F distribution, what leaves half of the rest above it."""
     from scipy.special import fdtri
 
-    return float(fdtri(above, below, (1 + confidence) / 2))
+    return float(fdtri(above, below, (1 + CONFIDENCE) / 2))

@@ -143,13 +143,11 @@ class DrawnTokens:
         rate: RequestRate,
         draw: Callable[[str, int], tuple[int, float]],
         *,
-        max_keys: int = MAX_KEYS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``draw`` takes up to so many tokens of a key's bucket: how many it got, and how many are left."""
         self._rate = rate
         self._draw = draw
-        self._max_keys = max_keys
         self._clock = clock
         self._portion = max(1, rate.burst // PORTION)
         self._held: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -173,7 +171,7 @@ class DrawnTokens:
             until = now + self._portion / self._rate.per_second
         if tokens > 1:
             self._held[key] = tokens - 1, until
-        if len(self._held) > self._max_keys:
+        if len(self._held) > MAX_KEYS:
             self._held.popitem(last=False)
         return 0.0
 

@@ -84,13 +84,11 @@ class Submissions:
             places_of.setdefault(hit, (batch, []))[1].append(place)
         return places_of
 
-    def ids(
-        self, session: Session, environment: Environment, source: JudgementSource = JudgementSource.CROWD
-    ) -> list[int]:
-        """The submissions that came that way to an environment, in order of their rows."""
+    def ids(self, session: Session, environment: Environment) -> list[int]:
+        """The submissions to HITs posted from here, in order of their rows."""
         query = (
             query_submissions(environment, Assignment.id)
-            .where(Batch.source == source, Batch.kind == self.kind)
+            .where(Batch.source == JudgementSource.CROWD, Batch.kind == self.kind)
             .order_by(Assignment.id)
         )
         return list(session.scalars(query))

@@ -236,13 +236,10 @@ def _known_pairs(session: Session, wanted: Ints, sides: tuple[int, int]) -> tupl
     return stored[order], rows[order]
 
 
-def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Direction, list[int]]:
-    """The query items of these runs (all by default), ascending, no repeats."""
-    query = select(Query.direction, Query.item_id)
-    if run_ids is not None:
-        query = query.where(Query.run_id.in_(run_ids))
+def queries(session: Session) -> dict[Direction, list[int]]:
+    """The query items of all runs, ascending, no repeats."""
     items_of: dict[Direction, set[int]] = {direction: set() for direction in Direction}
-    for direction, item in session.execute(query):
+    for direction, item in session.execute(select(Query.direction, Query.item_id)):
         items_of[direction].add(item)
     return {direction: sorted(items) for direction, items in items_of.items()}
 

@@ -195,8 +195,8 @@ def require_pictures(
     )
 
 
-def _first(names: Sequence[str], shown: int = 3) -> str:
-    return ", ".join(names[:shown]) + (", …" if len(names) > shown else "")
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 @dataclass(slots=True)
