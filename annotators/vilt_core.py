@@ -322,7 +322,7 @@ def _alike(x: Tensor, lengths: list[int]) -> list[Tensor]:
 
 _CACHE_BYTES = 1 << 19
 """Of what attends together on the CPU: small networks save calls, large ones want their numbers near."""
-_TOGETHER = 8
+_TOGETHER = 32
 """Pairs that go through the last layer and the head at once on the CPU, one token each."""
 
 

@@ -481,12 +481,12 @@ class Weights(Generic[AnyModule]):
 
 
 class _Undrawn(TorchFunctionMode):
-    """Without memory nothing is drawn; torch would load its compiler for that, a second's work."""
+    """Without memory nothing is drawn; torch would load its compiler for some of that, a second's work."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func in (torch.Tensor.normal_, nn.init.normal_):
+        if func in (torch.Tensor.normal_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
             return args[0] if args else None
         return func(*args, **(kwargs or {}))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import world_kit
 from cli_kit import fails, mitl, ok, use_file_annotators
 
 torch = pytest.importorskip("torch")
@@ -344,7 +345,11 @@ def test_a_spoiled_file_is_one_line_and_runs_nothing(kind, pvse, empty_folder):
 @pytest.fixture
 def project(empty_folder) -> Path:
     """A project on a small world with pictures, in the current folder."""
-    ok("init", "--dataset", "scenes", "--n-images", "12")
+    world_kit.copied_once(
+        "small world",
+        lambda new: ok("init", "--dataset", "scenes", "--n-images", "12", "--project", new),
+        empty_folder,
+    )
     return empty_folder
 
 
@@ -440,7 +445,7 @@ def test_a_picture_that_does_not_decode_is_named(pvse, project):
     configure("pvse", weights=str(pvse), vocabulary=str(kit.write_vocabulary(Path("words.txt"))))
     picture = sorted(project.rglob("*.png"))[5]
     whole = picture.read_bytes()
-    picture.write_bytes(whole[: len(whole) // 2])
+    world_kit.spoil(picture, whole[: len(whole) // 2])
     words = ("propose", "--annotator", "near", "--annotator", "pvse", *QUERIES)
 
     message = fails(1, *words)

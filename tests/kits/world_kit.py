@@ -93,7 +93,7 @@ def copied_once(name: str, make: Callable[[Path], object], folder: Path) -> Sett
         made = _template() / "p"
         make(made)
         _KEPT[key] = made
-    shutil.copytree(_KEPT[key], folder)
+    shutil.copytree(_KEPT[key], folder, dirs_exist_ok=True)
     return replace(load_settings(folder, environ={}), endpoint=None)
 
 
