@@ -272,8 +272,9 @@ class Mark:
 
     def write(self, counts: Mapping[str, object]) -> None:
         """Note that all steps are done."""
+        # Before its own unfinished file is among them.
+        mark = {"asked": self.asked, "files": self._files(), "counts": counts}
         with whole_file(self._path) as sink:
-            mark = {"asked": self.asked, "files": self._files(), "counts": counts}
             sink.write(json.dumps(mark, indent=1).encode())
 
     @property

@@ -15,7 +15,7 @@ from mitl.db.store import similarity as similarity_store
 from mitl.records import Environment
 from mitl.records.similarity import METHODS, TASKS, Likeness, SamplingMethod
 from mitl.settings import load
-from mitl.stages.crisscross_demo import against_truth, crisscross_demo
+from mitl.stages.crisscross_demo import MARK, against_truth, crisscross_demo
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 N_IMAGES = 10
@@ -122,6 +122,25 @@ def test_the_end_compares_ratings_with_the_truth_and_says_what_comes_next(walked
     assert (folder / "report.html").stat().st_size > 50_000
 
 
+def test_a_second_demo_has_nothing_to_do(walked, capsys):
+    """It says so with the same numbers, by the command too; another world in the folder is refused in words.
+
+    No step looks again whether it has anything to do: the last one would write the mark of a complete demo anew.
+    """
+    folder, result, *_ = walked
+    written = (folder / "runs" / MARK).stat().st_mtime_ns
+    same = ["demo", str(folder), "--crisscross", "--n-images", str(N_IMAGES), "--workers", POPULATION]
+
+    assert run(group, [*same, "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["status"], again["counts"]) == ("nothing_to_do", result.counts)
+    assert again["paths"] == result.paths
+    assert (folder / "runs" / MARK).stat().st_mtime_ns == written
+    assert run(group, [*same[:-4], "--n-images", "11"]) == 1
+    assert "another" in capsys.readouterr().err
+    assert against_truth(load(folder, environ={})) == result.counts["tasks"]
+
+
 def test_the_project_of_the_demo_stands_as_any_other(walked, capsys):
     """Status names the scores as the next step; each command that the demo walked has nothing to do any more."""
     project = ["--project", str(walked[0])]
@@ -135,20 +154,6 @@ def test_the_project_of_the_demo_stands_as_any_other(walked, capsys):
         assert run(group, [*command, *project, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["status"] == "nothing_to_do"
     assert run(group, ["rate", "scores", *project, "--method", "model"]) == 0
-
-
-def test_a_second_demo_has_nothing_to_do(walked, capsys):
-    """It says so with the same numbers, by the command too; another world in the folder is refused in words."""
-    folder, result, *_ = walked
-    same = ["demo", str(folder), "--crisscross", "--n-images", str(N_IMAGES), "--workers", POPULATION]
-
-    assert run(group, [*same, "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)
-    assert (again["status"], again["counts"]) == ("nothing_to_do", result.counts)
-    assert again["paths"] == result.paths
-    assert run(group, [*same[:-4], "--n-images", "11"]) == 1
-    assert "another" in capsys.readouterr().err
-    assert against_truth(load(folder, environ={})) == result.counts["tasks"]
 
 
 def test_raters_who_never_look_end_the_demo_with_one_line(tmp_path, capsys, monkeypatch):
