@@ -24,7 +24,7 @@ from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, StoredHit
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
-from mitl.records import HitState
+from mitl.records import HitState, several
 from mitl.records.results import listed
 from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
 
@@ -124,13 +124,13 @@ class Sweep:
         if self.unfetched:
             names = [hit.key for hit in self.unfetched]
             lines.append(
-                f"{len(names):,} HITs were deleted on the server with submissions that are not stored here yet "
-                f"({listed(names, _SHOWN)}); run `mitl harvest`"
+                f"{several(len(names), 'HIT was', 'HITs were')} deleted on the server with submissions not stored "
+                f"here yet ({listed(names, _SHOWN)}); run `mitl harvest`"
             )
         if self.orphans:
             names = [(hit.annotation or "").partition(":")[2].partition(":")[2] for hit in self.orphans]
             lines.append(
-                f"{len(self.orphans):,} HITs of this project on the server are not in this database "
+                f"{several(len(self.orphans), 'HIT')} of this project on the server, but not in this database "
                 f"({listed(names, _SHOWN)}), as after restoring an older backup; their answers cannot be read here: "
                 "restore the newer database, or end them with `mitl hits expire --orphans` and, when they are decided, "
                 "`mitl hits delete --orphans`"
@@ -210,7 +210,7 @@ def look_up_missing(
 def gone_warning(hits: Sequence[StoredHit]) -> str:
     """What to say where posted HITs were deleted on the server and are closed here."""
     return (
-        f"{len(hits):,} HITs were deleted on the server before their work was done "
+        f"{several(len(hits), 'HIT was', 'HITs were')} deleted on the server before the work was done "
         f"({listed([hit.key for hit in hits], _SHOWN)}); they are closed here, and the command "
         "that posted them asks again"
     )
@@ -235,8 +235,8 @@ def require_safe_repeat(context: Context, sweep: Sweep) -> None:
     late = sorted(key for key, at in first_sent.items() if at < before)
     if late:
         raise CrowdError(
-            f"{len(late):,} HITs were sent more than 23 hours ago and their replies were lost "
-            f"({listed(late, _SHOWN)}), and the server's list lacks {sweep.overlooked:,} HITs that it has, so "
+            f"{several(len(late), 'HIT was', 'HITs were')} sent more than 23 hours ago and no reply came "
+            f"({listed(late, _SHOWN)}), and the server's list lacks {several(sweep.overlooked, 'HIT')} that it has, so "
             "whether these were made cannot be told; nothing was posted; run the command again later"
         )
 

@@ -299,8 +299,8 @@ def reconcile(settings: Settings, environment: Environment, progress: Progress =
         lines=(
             "nothing to do: the server has every HIT that is posted here, and no other of this project"
             if nothing
-            else f"{sweep.adopted:,} HITs were adopted, {len(sweep.gone):,} closed because the server deleted them; "
-            f"{len(sweep.orphans):,} of this project are not known here",
+            else f"{several(sweep.adopted, 'HIT')} adopted, {len(sweep.gone):,} closed because the server deleted "
+            f"them; {len(sweep.orphans):,} of this project are not known here",
         ),
         next="; ".join(
             f"{command} --{environment}, which posts the {several(n, 'HIT')} that it planned"

@@ -93,11 +93,12 @@ def expire(
         lines.append(f"{several(counts['at_work'], 'worker')} at work on them may finish, paid as usual")
     if dropped:
         lines.append(
-            f"{dropped:,} HITs that were planned and not posted are dropped; their pairs are open again"
+            f"dropped: {several(dropped, 'HIT')} planned and not posted; what they were to ask is open again"
         )
     if counts["hits_planned"]:
         lines.append(
-            f"{counts['hits_planned']:,} HITs were being sent when a run died; `mitl publish --reconcile` finds out"
+            f"{several(counts['hits_planned'], 'HIT was', 'HITs were')} being sent when a run died; `mitl publish "
+            "--reconcile` finds out"
         )
     return StageResult(
         status="done" if counts["expired"] or dropped else "nothing_to_do",
