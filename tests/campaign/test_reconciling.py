@@ -241,7 +241,7 @@ def test_a_hit_sent_long_ago_is_not_sent_again_on_an_incomplete_listing(asked):
         assert (found.adopted, found.overlooked) == (0, 1)
         require_safe_repeat(Context(session, asked, SANDBOX), found)
         with pytest.raises(
-            CrowdError, match=r"1 HITs were sent more than 23 hours ago.*b1:1:1.*nothing was posted"
+            CrowdError, match=r"1 HIT was sent more than 23 hours ago.*b1:1:1.*nothing was posted"
         ):
             require_safe_repeat(in_a_day, found)
         complete = sweep_server(Context(session, asked, SANDBOX), client)
