@@ -127,13 +127,61 @@ def test_a_hits_numbers_are_checked_where_they_are_given(crowd, page):
     assert client.list_assignments_for_hit(HITId=hit["HITId"])["NumResults"] == 1
 
 
-def test_a_tests_question_that_may_be_left_out_can_be_whatever_its_pattern(crowd, page):
-    """The pattern is about what was written."""
-    test = form(question("years", NUMBERS, required=False))
+def test_a_reload_does_not_choose_what_was_typed_and_then_not_chosen(crowd, page):
+    """A HIT's draft comes back as it was left."""
+    post_hit(crowd.boto(), Question=form(question("age", choice("young", "old", other="<OtherSelection/>"))))
+    page.goto(crowd.url + "/w")
+    page.get_by_role("button", name="Accept one").click()
+    page.wait_for_load_state()
+    frame = page.frame_locator("#hit")
+    frame.locator("[name=q1_other]").fill("seven")
+    frame.get_by_role("radio", name="old").check()
+    becomes_true(page, "Object.values(localStorage).join().includes('seven')")
+
+    page.reload()
+
+    frame.get_by_role("radio", name="old", checked=True).wait_for()
+    assert frame.locator("[name=q1_other]").input_value() == "seven"
+
+
+def begin(crowd, page, test):
+    """Start a test as a worker."""
     own = crowd.boto().create_qualification_type(**NEW, Test=test, TestDurationInSeconds=600)
     page.goto(f"{crowd.url}/w/qualifications/{own['QualificationType']['QualificationTypeId']}")
     page.get_by_role("button", name="Start the test").click()
 
+
+def test_a_tests_numbers_are_checked_early_and_may_be_left_out(crowd, page):
+    """Bounds hold for decimals, and for a draft that comes back; the pattern is about what was written."""
+    begin(crowd, page, form(question("years", NUMBERS, required=False)))
+
+    said = []
+    for text in ("9.01", "9.", "0.99"):
+        page.locator("[name=q1]").fill(text)
+        said.append(page.locator("[name=q1]").evaluate("field => field.validationMessage"))
+    page.reload()
+    said.append(invalid(page))
+    page.locator("[name=q1]").fill("")
+    page.get_by_role("button", name="Send my answers").click()
+
+    page.get_by_role("heading", name="Your answers arrived").wait_for()
+    low, high = "Please write a number of at least 1.", "Please write a number of at most 9."
+    assert said == [high, "", low, low]
+
+
+def test_another_answer_that_was_typed_and_then_not_chosen_holds_nobody_up(crowd, page):
+    """The server does not look at it; chosen again, it is checked again."""
+    rules = '<IsNumeric minValue="1"/><Length minLength="3"/>'
+    other = f"<OtherSelection><Constraints>{rules}</Constraints></OtherSelection>"
+    begin(crowd, page, form(question("age", choice("young", "old", other=other))))
+
+    page.locator("[name=q1_other]").press_sequentially("x")
+    assert "a number" in invalid(page)
+    page.get_by_role("radio", name="old").check()
+    assert page.locator("form#test input:invalid").count() == 0
+    page.get_by_role("radio", name="Other:").check()
+    assert page.locator("form#test input:invalid").count() == 1
+    page.get_by_role("radio", name="old").check()
     page.get_by_role("button", name="Send my answers").click()
 
     page.get_by_role("heading", name="Your answers arrived").wait_for()

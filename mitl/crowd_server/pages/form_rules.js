@@ -25,8 +25,15 @@ const formRules = form => {
     });
   }
   for (const text of form.querySelectorAll("input[name$=_other]")) {
-    const mark = document.getElementById(text.name.replace("_other", "_else"));
-    if (mark) text.addEventListener("input", () => { if (text.value) mark.checked = true; });
+    const mark = document.getElementById(text.name.replace("_other", "_else")), least = Math.max(text.minLength, 0);
+    if (!mark) continue;
+    // Not where a draft comes back, in which something else may be chosen.
+    text.addEventListener("input", event => { if (event.isTrusted && text.value) mark.checked = true; });
+    // What was typed and then not chosen is not looked at.
+    rules.push(() => {
+      text.minLength = mark.checked ? least : 0;
+      if (!mark.checked) text.setCustomValidity("");
+    });
   }
   return () => rules.forEach(rule => rule());
 };
