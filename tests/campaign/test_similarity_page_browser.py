@@ -199,6 +199,15 @@ def test_pairs_can_be_enlarged_and_help_is_at_hand(open_page, site):
     assert [score(page, place) for place in (1, 2, 3)] == ["", "", ""]
 
 
+def test_on_a_phone_the_instructions_of_the_bar_take_the_width_they_have(open_page, site):
+    """A drawing beside the levels left them less than half of the dialog."""
+    page = open_page(show(site, MIXED, 2) + site.query(), **PHONE)
+
+    page.click("#how")
+
+    assert page.evaluate("document.querySelector('#inner dl').offsetWidth / inner.offsetWidth") > 0.9
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_works_without_scripts(open_page, site, name):
     """The crowd server binds it to the assignment; a number is typed, and all levels are printed."""
