@@ -108,7 +108,10 @@ def test_drafts_go_to_the_page_around_and_come_back(open_page, site):
     frame.locator("#p03 [value=skipped]").check()
     becomes_true(page, "drafts.at(-1).some(([, value]) => value === 'skipped')")
     fields = page.evaluate("drafts.at(-1)")
-    page.evaluate("kept => { window.kept = kept; document.querySelector('iframe').src += '&again' }", fields)
+    with page.expect_event("framenavigated"):
+        page.evaluate(
+            "kept => { window.kept = kept; document.querySelector('iframe').src += '&again' }", fields
+        )
     frame.locator("#p02.done").wait_for()
 
     assert ["p02_score", "3.10"] in told and "assignmentId" not in dict(fields)

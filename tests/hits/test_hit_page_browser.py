@@ -383,9 +383,10 @@ def test_drafts_go_to_the_page_around_and_come_back(open_page, site):
     frame.locator("[name=p02_text]").fill("a woman")
     becomes_true(page, "drafts.length && drafts.at(-1).some(([, value]) => value === 'a woman')")
     fields = page.evaluate("drafts.at(-1)")
-    page.evaluate(
-        "fields => { window.kept = fields; document.querySelector('iframe').src += '&again' }", fields
-    )
+    with page.expect_event("framenavigated"):
+        page.evaluate(
+            "fields => { window.kept = fields; document.querySelector('iframe').src += '&again' }", fields
+        )
     frame.locator("#p02.done").wait_for()
 
     assert "assignmentId" not in dict(fields)
