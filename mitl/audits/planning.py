@@ -14,7 +14,7 @@ from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, Errors
 from mitl.core.arrays import Floats
 from mitl.core.formats import lower_bound
-from mitl.core.pricing import NO_PAGE_LOST, LostPages, format_dollars
+from mitl.core.pricing import MOST_LOST, NO_PAGE_LOST, LostPages, format_dollars
 from mitl.errors import AuditError
 from mitl.records import several
 from mitl.records.audits import ANSWERS_EACH, Stratum
@@ -44,6 +44,8 @@ class Guess:
     """Share of matches among the others, 0 to 1."""
     recheck_share: float = RECHECK_SHARE
     """Of first noes on the others; positives of the release always get three answers."""
+    met: float = 0.0
+    """Workers who answered a pair before the draw, on average: their further answers on it do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,10 @@ class AuditPlan:
         if best.cents > best.cents_once:
             without = f"without that the sample would cost {format_dollars(best.cents_once)}"
             lines.append(f"{self.lost.words}; {without}")
+            if few := round(100 * self.lost.same_worker * self.lost.is_known):
+                lines.append(
+                    f"{few} % of the time two pages are by one worker, who counts once a pair; prices include it"
+                )
         last = best.strata[-1]
         if len(best.strata) > 1 and last.sample:
             lines.append(
@@ -257,10 +263,14 @@ class _Planner:
         yes = self.expected * (1 - self.crowd.false_no) + (1 - self.expected) * self.crowd.stray_yes
         followed = self.known + (1 - self.known) * (yes + (1 - yes) * self.recheck)
         self.each = 1 + (ANSWERS_EACH - 1) * followed
+        # Of a worker who has met the pair no answer counts, so it is asked until another takes the page.
+        met = np.array([guess.met for guess in guesses]) + np.arange(ANSWERS_EACH)[:, None]
+        tries = 1 / (1 - np.minimum(met * price.lost.same_worker * price.lost.is_known, MOST_LOST))
+        self.tried = tries[0], tries[1:].sum(axis=0) * followed
 
     def answers(self, samples: Floats) -> Floats:
-        """(..., H) expected answers, follow-ups included."""
-        return np.asarray(samples * self.each)
+        """(..., H) expected answers, follow-ups and those of workers who have met the pair included."""
+        return np.asarray(samples * sum(self.tried))
 
     def recall(self, samples: Floats, rates: RateSource) -> Floats:
         """(...,) the recall bound that such samples reach with the chance `CHANCE`."""
@@ -295,10 +305,11 @@ class _Planner:
     def cost(self, samples: Floats) -> AuditCost:
         """All that is known of one allocation."""
         samples = np.clip(np.round(samples), np.minimum(self.size, 1), self.size)
-        first, answers = int(samples.sum()), math.ceil(self.answers(samples).sum())
+        first, answers = int(samples.sum()), math.ceil((samples * self.each).sum())
         waves = first, answers - first
         once = sum(math.ceil(count / self.price.pairs_per_hit) for count in waves)
-        hits, each = sum(map(self.price.hits, waves)), self.price.hit_cents
+        tried = (float((samples * times).sum()) for times in self.tried)
+        hits, each = sum(map(self.price.hits, tried)), self.price.hit_cents
         strata = tuple(
             Stratum(guess.name, guess.size, int(sample), guess.recheck_share, guess.expected)
             for guess, sample in zip(self.guesses, samples, strict=True)
@@ -377,8 +388,11 @@ class _Planner:
 def _pooled(guesses: Sequence[Guess]) -> Guess:
     """All strata as one."""
     size, held = (sum(getattr(guess, name) for guess in guesses) for name in ("size", "held"))
+    met = sum(guess.size * guess.met for guess in guesses) / size
     missing = sum((guess.size - guess.held) * guess.expected for guess in guesses)
-    return replace(guesses[-1], name="pool", size=size, held=held, expected=missing / max(size - held, 1))
+    return replace(
+        guesses[-1], name="pool", size=size, held=held, expected=missing / max(size - held, 1), met=met
+    )
 
 
 def _check(guesses: Sequence[Guess], target: float, confidence: float) -> None:

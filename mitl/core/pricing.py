@@ -112,6 +112,8 @@ class LostPages:
     """Submissions about pairs that are settled."""
     lost: int = 0
     """Those of which no answer can be used."""
+    same_worker: float = 0.0
+    """How likely two of these submissions are by one worker, 0 to 1: the squares of the workers' shares together."""
 
     @property
     def so_far(self) -> float:
@@ -120,8 +122,8 @@ class LostPages:
 
     @property
     def share(self) -> float:
-        """Expected of further pages, 0 to `_MOST_LOST`; `ASSUMED_LOST` while too few are answered."""
-        return min(self.so_far, _MOST_LOST) if self.is_known else ASSUMED_LOST
+        """Expected of further pages, 0 to `MOST_LOST`; `ASSUMED_LOST` while too few are answered."""
+        return min(self.so_far, MOST_LOST) if self.is_known else ASSUMED_LOST
 
     @property
     def is_known(self) -> bool:
@@ -151,7 +153,8 @@ FEWEST_PAGES = 20
 """Answered pages below which their losses say too little."""
 ASSUMED_LOST = 0.2
 """Share of lost pages until then."""
-_MOST_LOST = 0.9
+MOST_LOST = 0.9
+"""Share that is expected at most, whatever was lost so far."""
 NO_PAGE_LOST = LostPages(FEWEST_PAGES)
 
 

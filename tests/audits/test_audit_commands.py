@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from mitl.core.formats import lower_bound
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
+from mitl.db.store.answers import assignments
 from mitl.errors import AuditError, UsageError
 from mitl.records import AuditPurpose, Direction
 from mitl.settings import Settings, load
@@ -57,6 +59,10 @@ def test_the_strata_are_the_pool(settings):
         pool = pool_of(context)
         strata = strata_for_recall(context, pool)
         merged = merged_now(context)
+        met = [
+            each.met_by(pool, open_work.own_answers(context.session, SANDBOX))
+            for each in (strata, strata.simple(pool))
+        ]
     kept = merged.where("kept")
     *listed, remainder = strata.members
     pairs = np.concatenate(listed)
@@ -70,6 +76,10 @@ def test_the_strata_are_the_pool(settings):
     with open_database(settings.db_url, read_only=True) as session:
         proposed = pack_pairs(proposals.candidate_pairs(session, tuple(Direction)))
     assert contains(np.sort(pairs), proposed).all()
+    for each in met:  # all candidates are answered once, by somebody who will not count
+        assert sum(guess.size * guess.met for guess in each.guesses) == pytest.approx(len(proposed))
+    assert {guess.met for guess in met[0].guesses if guess.name.startswith("refused")} == {1}
+    assert met[0].guesses[-1].met == 0
 
 
 def test_positives_of_today_are_those_of_a_release_of_today(settings, tmp_path):
@@ -90,6 +100,11 @@ def test_a_plan_says_what_a_bound_costs_and_changes_nothing(settings):
 
     assert found.counts["affordable"]
     assert found.counts["reached"] >= 0.3
+    with open_database(settings.db_url, read_only=True) as session:
+        by_worker = Counter(row.worker_id for row in assignments(session, SANDBOX))
+    pages = by_worker.total()
+    squares = sum((count / pages) ** 2 for count in by_worker.values())
+    assert 0 < found.counts["same_worker"] == pytest.approx((pages * squares - 1) / (pages - 1))
     assert found.counts["total_cents"] == found.counts["hits"] * 100
     with open_context(settings, SANDBOX, read_only=True) as context:
         assert found.counts["lost_share"] == open_work.lost_pages(context.session, SANDBOX).share

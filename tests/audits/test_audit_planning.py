@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from mitl.audits.planning import AssumedCrowd, Guess, Price, deal, plan_audit
+from mitl.audits.planning import AssumedCrowd, Guess, Price, cost_of, deal, plan_audit
 from mitl.core.pricing import LostPages
 from mitl.errors import AuditError
 
@@ -68,6 +69,17 @@ def test_pages_that_are_asked_again_are_part_of_the_price():
         "of 128 answered pages 41 had to be asked again: 32 %; without" in line for line in found.lines()
     )
     assert not any("asked again" in line for line in bare.lines())
+
+
+@pytest.mark.parametrize("pages", [19, 800])
+def test_few_workers_meet_the_same_pairs(pages):
+    """Each of eight equal ones counts once on a pair, which one met before; of a few pages nothing is known."""
+    lost = LostPages(pages, 0, same_worker=1 / 8)
+    cost = cost_of([replace(GUESSES[0], met=1)], plan(0.8).best.strata[:1], price=replace(PRICE, lost=lost))
+    tries = np.array([8 / 7, 8 / 6, 8 / 5]) if pages > 19 else np.full(3, 1 / 0.8)
+
+    assert cost.answers == 3 * cost.first
+    assert cost.hits == sum(np.ceil(cost.first / 16 * np.array([tries[0], tries[1:].sum()])))
 
 
 def test_what_no_audit_can_prove_is_said():

@@ -177,6 +177,22 @@ def usable_workers(session: Session, environment: Environment) -> dict[Pair, int
     return {Pair(image, caption): count for image, caption, count in session.execute(query)}
 
 
+def own_answers(session: Session, environment: Environment) -> Ints:
+    """The packed pairs that workers of the project's own crowd judged usably where they were asked, once for each."""
+    query = (
+        query_submissions(environment, PairRow.left_id, PairRow.right_id, Assignment.worker_id)
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .join(HitItemRow, AT_PLACE)
+        .where(
+            Batch.source == JudgementSource.CROWD, JudgementRow.usable.is_(True), HitItemRow.role.in_(_ASKED)
+        )
+        .distinct()
+    )
+    left, right, _ = number_columns(session, query, 3)
+    return pack_ids(left, right)
+
+
 def answered_again(session: Session, environment: Environment, round_id: int) -> dict[Pair, tuple[int, int]]:
     """Of each pair that HITs of a round have usable answers on, the matches less the others among all its answers.
 
@@ -209,19 +225,23 @@ def undecided(session: Session, environment: Environment, round_id: int, pairs: 
 
 
 def lost_pages(session: Session, environment: Environment) -> LostPages:
-    """The settled submissions about pairs, and those of which no answer can be used."""
+    """The settled submissions about pairs, those of which no answer can be used, and how few workers gave them."""
+    is_usable = func.max(case((JudgementRow.usable, 1), else_=0)).label("is_usable")
     usable = (
-        query_submissions(environment, func.max(case((JudgementRow.usable, 1), else_=0)).label("is_usable"))
+        query_submissions(environment, Assignment.worker_id, is_usable)
         .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
         .where(
             Batch.source == JudgementSource.CROWD,
             Assignment.status != SUBMITTED,
         )
-        .group_by(JudgementRow.assignment_id)
+        .group_by(JudgementRow.assignment_id, Assignment.worker_id)
         .subquery()
     )
-    answered, used = session.execute(select(func.count(), func.sum(usable.c.is_usable))).one()
-    return LostPages(answered, answered - int(used or 0))
+    by_worker = select(func.count(), func.sum(usable.c.is_usable)).group_by(usable.c.worker_id)
+    pages, used = np.array(session.execute(by_worker).all(), np.int64).reshape(-1, 2).T
+    answered = int(pages.sum())
+    twice = int((pages * (pages - 1)).sum()) / max(answered * (answered - 1), 1)
+    return LostPages(answered, answered - int(used.sum()), twice)
 
 
 def asked_pairs(session: Session, environment: Environment) -> set[Pair]:

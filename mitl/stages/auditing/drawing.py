@@ -98,6 +98,7 @@ class AuditPlanCounts(TypedDict, total=False):
     total_cents: Annotated[int, "their price, fees included"]
     cents_once: Annotated[int, "the price if no page had to be asked again"]
     lost_share: Annotated[float, "share of the pages that the price expects to be asked again, 0 to 1"]
+    same_worker: Annotated[float, "how likely two answered pages are by one worker, 0 to 1"]
     reached: Annotated[float, "the bound that the sample is expected to reach"]
     simple_pairs: Annotated[
         int | None, "pairs of a simple random sample for the same; null where none reaches it"
@@ -153,8 +154,7 @@ def plan(
 def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
     if wish.compare:
         return _comparison(context, pool, wish)
-    strata = strata_for_recall(context, pool)
-    strata = strata.simple(pool) if wish.simple else strata
+    strata = _for_recall(context, pool, wish)
     planned = _planned(context, strata.guesses, wish)
     counts: AuditPlanCounts = {
         "environment": context.environment.value,
@@ -168,6 +168,7 @@ def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
         "total_cents": planned.best.cents,
         "cents_once": planned.best.cents_once,
         "lost_share": planned.lost.share,
+        "same_worker": planned.lost.same_worker,
         "reached": planned.best.recall,
         "simple_pairs": None if planned.simple is None else planned.simple.first,
         "simple_cents": None if planned.simple is None else planned.simple.cents,
@@ -386,9 +387,16 @@ def _strata(context: Context, wish: AuditRequest) -> Strata:
     pool = pool_of(context)
     if wish.compare:
         models, positives = _compared(context, wish)
-        return models.strata(pool, positives)
+        return models.strata(pool, positives).met_by(
+            pool, open_work.own_answers(context.session, context.environment)
+        )
+    return _for_recall(context, pool, wish)
+
+
+def _for_recall(context: Context, pool: Pool, wish: AuditRequest) -> Strata:
     strata = strata_for_recall(context, pool)
-    return strata.simple(pool) if wish.simple else strata
+    strata = strata.simple(pool) if wish.simple else strata
+    return strata.met_by(pool, open_work.own_answers(context.session, context.environment))
 
 
 def _samples(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> tuple[Stratum, ...]:

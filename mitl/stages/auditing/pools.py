@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -96,6 +96,21 @@ class Strata:
         stratum = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         order = np.argsort(pairs, kind="stable")
         return frame(LISTED, {"pair": pairs[order], "stratum": stratum[order]})
+
+    def met_by(self, pool: Pool, answered: Ints) -> Strata:
+        """The same with how many workers answered a pair of each.
+
+        Args:
+            answered: packed pairs, once for each worker.
+        """
+        listed = self.listed()
+        at = places(listed["pair"].to_numpy(), answered[pool.holds(answered)])
+        last = len(self.guesses) - 1
+        counts = np.bincount(np.append(listed["stratum"], last)[at], minlength=last + 1).tolist()
+        guesses = zip(self.guesses, counts, strict=True)
+        return replace(
+            self, guesses=tuple(replace(guess, met=n / max(guess.size, 1)) for guess, n in guesses)
+        )
 
     def simple(self, pool: Pool) -> Strata:
         """The same pool as one stratum."""
