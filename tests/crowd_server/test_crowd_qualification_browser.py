@@ -127,21 +127,22 @@ def test_a_hits_numbers_are_checked_where_they_are_given(crowd, page):
     assert client.list_assignments_for_hit(HITId=hit["HITId"])["NumResults"] == 1
 
 
-def test_a_reload_does_not_choose_what_was_typed_and_then_not_chosen(crowd, page):
-    """A HIT's draft comes back as it was left."""
+def test_a_reload_chooses_what_was_chosen_last(crowd, page):
+    """A HIT's draft comes back as it was left: with a text beside Other, and with what was chosen in its place."""
     post_hit(crowd.boto(), Question=form(question("age", choice("young", "old", other="<OtherSelection/>"))))
     page.goto(crowd.url + "/w")
     page.get_by_role("button", name="Accept one").click()
     page.wait_for_load_state()
     frame = page.frame_locator("#hit")
+
+    frame.get_by_role("radio", name="young").check()
     frame.locator("[name=q1_other]").fill("seven")
-    frame.get_by_role("radio", name="old").check()
-    becomes_true(page, "Object.values(localStorage).join().includes('seven')")
-
-    page.reload()
-
-    frame.get_by_role("radio", name="old", checked=True).wait_for()
-    assert frame.locator("[name=q1_other]").input_value() == "seven"
+    for chosen, value in (("Other:", "other"), ("old", "2")):
+        frame.get_by_role("radio", name=chosen).check()
+        becomes_true(page, f"""Object.values(localStorage).join().includes('["q1","{value}"]')""")
+        page.reload()
+        frame.get_by_role("radio", name=chosen, checked=True).wait_for()
+        assert frame.locator("[name=q1_other]").input_value() == "seven"
 
 
 def begin(crowd, page, test):

@@ -27,8 +27,12 @@ const formRules = form => {
   for (const text of form.querySelectorAll("input[name$=_other]")) {
     const mark = document.getElementById(text.name.replace("_other", "_else")), least = Math.max(text.minLength, 0);
     if (!mark) continue;
-    // Not where a draft comes back, in which something else may be chosen.
-    text.addEventListener("input", event => { if (event.isTrusted && text.value) mark.checked = true; });
+    // Not where a draft comes back, in which something else may be chosen. Who keeps drafts is told of the mark, too.
+    text.addEventListener("input", event => {
+      if (!event.isTrusted || !text.value || mark.checked) return;
+      mark.checked = true;
+      mark.dispatchEvent(new Event("change", {bubbles: true}));
+    });
     // What was typed and then not chosen is not looked at.
     rules.push(() => {
       text.minLength = mark.checked ? least : 0;
