@@ -152,7 +152,8 @@ class AuditPlan:
             lines.append(f"{self.lost.words}; {without}")
             if few := round(100 * self.lost.same_worker * self.lost.is_known):
                 lines.append(
-                    f"{few} % of the time two pages are by one worker, who counts once a pair; prices include it"
+                    f"two pages are by the same worker {few} % of the time, and nobody counts twice on a pair; that is "
+                    "in the price"
                 )
         last = best.strata[-1]
         if len(best.strata) > 1 and last.sample:
