@@ -116,3 +116,16 @@ def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'test.db'}"
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def unasked_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of the database of a project whose pairs nobody was asked yet, once on each engine; shared by a module."""
+    from world_kit import make_world  # the whole pipeline, which most runs of single files do without
+
+    folder = tmp_path_factory.mktemp("p")
+    if request.param == "sqlite":
+        yield make_world(folder, n_images=12).db_url
+    else:
+        with postgres_database(request.getfixturevalue("postgres_server")) as made:
+            yield make_world(folder, n_images=12, db_url=made).db_url

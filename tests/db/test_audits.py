@@ -7,9 +7,7 @@ import datetime as dt
 import numpy as np
 import pytest
 from audit_kit import NOW, SANDBOX, add_audit, add_page, nothing_listed, some_pairs, submit
-from db_kit import postgres_database
 from sqlalchemy import text
-from world_kit import make_world
 
 from mitl.core.arrays import unpack_pairs
 from mitl.db.session import open_database
@@ -22,21 +20,10 @@ YES, WEAK_YES, WEAK_NO, NO = (LABELS.index(label) for label in Label)
 AUDIT, CANDIDATE = PairRole.AUDIT, PairRole.CANDIDATE
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def url(request, tmp_path_factory):
-    """The database of a project whose pairs nobody was asked yet, once on each engine."""
-    folder = tmp_path_factory.mktemp("p")
-    if request.param == "sqlite":
-        yield make_world(folder, n_images=12).db_url
-    else:
-        with postgres_database(request.getfixturevalue("postgres_server")) as made:
-            yield make_world(folder, n_images=12, db_url=made).db_url
-
-
 @pytest.fixture
-def session(url):
+def session(unasked_url):
     """Nothing of a test stays in the database."""
-    with open_database(url) as opened:
+    with open_database(unasked_url) as opened:
         yield opened
 
 
