@@ -148,9 +148,17 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Located:
+    """Positives in a gallery's numbers, with how many of them the gallery does not hold."""
+
+    positives: Positives
+    outside_gallery: int
+
+
 def locate(
     positives: Mapping[str, Iterable[str]], query_index: Mapping[str, int], item_index: Mapping[str, int]
-) -> Positives:
+) -> Located:
     """Positives by external id, told in the numbers that the rankings use.
 
     An item that the gallery lacks still counts in R, as in the official scores, so it gets a number above all
@@ -171,7 +179,7 @@ def locate(
             if number is None:
                 number = outside.setdefault(item, first_free + len(outside))
             numbers.append(number)
-    return Positives.from_mapping(numbered)
+    return Located(Positives.from_mapping(numbered), len(outside))
 
 
 class Statistic(StrEnum):

@@ -174,9 +174,10 @@ def test_k_below_one_is_refused():
 
 def test_positives_outside_the_gallery_still_count_in_r():
     """An item that no ranking can hold lowers the best possible score, as in the official one."""
-    positives = locate({"a": ["x", "gone"]}, {"a": 0}, {"x": 10, "y": 11})
+    located = locate({"a": ["x", "gone"]}, {"a": 0}, {"x": 10, "y": 11})
 
-    assert r_precision(np.array([0]), np.array([[10, 11]]), positives) == 0.5
+    assert located.outside_gallery == 1
+    assert r_precision(np.array([0]), np.array([[10, 11]]), located.positives) == 0.5
     with pytest.raises(MetricError, match="query 'b'"):
         locate({"b": ["x"]}, {"a": 0}, {"x": 10})
 

@@ -154,7 +154,7 @@ def plan(
 def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
     if wish.compare:
         return _comparison(context, pool, wish)
-    strata = _for_recall(context, pool, wish)
+    strata = _in_pool(context, pool, wish)
     planned = _planned(context, strata.guesses, wish)
     counts: AuditPlanCounts = {
         "environment": context.environment.value,
@@ -384,18 +384,16 @@ def _strata(context: Context, wish: AuditRequest) -> Strata:
         if wish.simple:
             raise UsageError("--simple is for audits of recall; a sample for machine labels has its strata")
         return strata_for_labels(context)
-    pool = pool_of(context)
+    return _in_pool(context, pool_of(context), wish)
+
+
+def _in_pool(context: Context, pool: Pool, wish: AuditRequest) -> Strata:
     if wish.compare:
         models, positives = _compared(context, wish)
-        return models.strata(pool, positives).met_by(
-            pool, open_work.own_answers(context.session, context.environment)
-        )
-    return _for_recall(context, pool, wish)
-
-
-def _for_recall(context: Context, pool: Pool, wish: AuditRequest) -> Strata:
-    strata = strata_for_recall(context, pool)
-    strata = strata.simple(pool) if wish.simple else strata
+        strata = models.strata(pool, positives)
+    else:
+        strata = strata_for_recall(context, pool)
+        strata = strata.simple(pool) if wish.simple else strata
     return strata.met_by(pool, open_work.own_answers(context.session, context.environment))
 
 

@@ -83,7 +83,7 @@ def located(
         if inside:
             table = {query: items for query, items in table.items() if query in queries}
         _refuse_missing(name, table, sides.queries(direction))
-        positives[direction] = locate(table, queries, sides.gallery(direction).number_of)
+        positives[direction] = locate(table, queries, sides.gallery(direction).number_of).positives
     return positives
 
 
