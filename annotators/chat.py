@@ -226,7 +226,7 @@ class ChatAnnotator:
             if reply.status_code < 500 and reply.status_code not in _AGAIN:
                 return self._choice(url, reply)
             said = f"answers {reply.status_code} {_short(reply.text)}"
-            pause = max(pause, min(2 * _LONGEST_PAUSE_S, asked_to_wait(reply.headers) or 0.0))
+            pause = max(pause, asked_to_wait(reply.headers) or 0.0)
         raise AnnotatorError(
             f"annotator {self.name!r}: {url} {said} ({_TRIES} tries); start the server, with a model that takes "
             "pictures, and run the command again: what was scored before is kept"

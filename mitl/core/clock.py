@@ -8,6 +8,8 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 
 Clock = Callable[[], dt.datetime]
+LONGEST_WAIT_S = 60.0
+"""What a reply may ask to wait, lest one word of a server stop a run for a day."""
 
 
 def utc_now() -> dt.datetime:
@@ -18,12 +20,13 @@ def utc_now() -> dt.datetime:
 def asked_to_wait(headers: Mapping[str, str]) -> float | None:
     """Seconds that a reply's ``Retry-After`` asks to wait, as a number or as a date; None where it says neither.
 
-    A date is read by the clock of the server where the reply has a ``Date`` (RFC 9110, 10.2.3).
+    Never more than `LONGEST_WAIT_S`. A date is read by the clock of the server where the reply has a ``Date``
+    (RFC 9110, 10.2.3).
     """
     said = headers.get("Retry-After", "")
     if said.isdecimal():
-        return float(said)
+        return min(LONGEST_WAIT_S, float(said))
     with suppress(ValueError, TypeError):
         now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else utc_now()
-        return max(0.0, (parsedate_to_datetime(said) - now).total_seconds())
+        return min(LONGEST_WAIT_S, max(0.0, (parsedate_to_datetime(said) - now).total_seconds()))
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
@@ -12,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
-from mitl.core.clock import asked_to_wait
+from mitl.core.clock import LONGEST_WAIT_S, asked_to_wait
 from mitl.crowd.populations import ListTruth, PairTruth, PlayedHit, answer_comparisons, answer_hit
 from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth, answer_ratings, answer_texts
 from mitl.errors import CrowdError, EndpointError
@@ -21,6 +22,8 @@ from mitl.records import ComparisonAnswer, PlaceAnswer
 from mitl.records.collection import GivenText
 from mitl.records.questions import PLAYED, RATIONALE, SHORTCOMING
 from mitl.records.similarity import GivenRating
+
+logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 60.0
 _MOST_TRIES = 20
@@ -313,7 +316,10 @@ def _checked(client: httpx.Client, request: httpx.Request) -> httpx.Response:
         if response.status_code != 429:
             break
         request = response.request  # of a chain of redirects the one that was refused: the others took effect
-        time.sleep(asked_to_wait(response.headers) or 1)
+        wait_s = asked_to_wait(response.headers) or 1
+        if wait_s == LONGEST_WAIT_S:
+            logger.warning("%s asks a worker to come later; tried again in %d s", request.url.host, wait_s)
+        time.sleep(wait_s)
     if response.status_code >= 400:
         told = " ".join(_NO_WORDS.sub(" ", response.text).split())[:300]
         raise CrowdError(f"{where} answered {response.status_code}: {told}")

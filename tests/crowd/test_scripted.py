@@ -204,15 +204,17 @@ def test_an_unknown_invitation_is_one_line(crowd):
     ("wait", "seconds"),
     [
         ("7", 7),
+        ("86400", 60),
         ("Sun, 29 Nov 2026 09:00:09 GMT", 9),
+        ("Mon, 30 Nov 2026 09:00:00 GMT", 60),
         ("Sun, 29 Nov 2026 08:00:00 -0000", 1),
         ("Sun, 29 Nov 2026 08:00:00 GMT", 1),
         ("soon", 1),
         (None, 1),
     ],
 )
-def test_who_comes_too_often_waits_as_asked(monkeypatch, wait, seconds):
-    """A proxy before the server may name a date, by the server's clock, or nothing that tells."""
+def test_who_comes_too_often_waits_as_asked(monkeypatch, caplog, wait, seconds):
+    """A proxy before the server may name a date, by the server's clock, or nothing that tells; or ask for a day."""
     waited = []
     monkeypatch.setattr("time.sleep", waited.append)
     now = {"Date": "Sun, 29 Nov 2026 09:00:00 GMT"}
@@ -222,6 +224,7 @@ def test_who_comes_too_often_waits_as_asked(monkeypatch, wait, seconds):
     WorkerSession.join("http://crowd.example/w/join/a", httpx.MockTransport(lambda request: replies.pop()))
 
     assert waited == [seconds] and not replies
+    assert ("crowd.example asks a worker to come later; tried again in 60 s" in caplog.text) == (seconds == 60)
 
 
 def test_no_server_is_one_line():
