@@ -16,6 +16,7 @@ from cli_kit import fails, mitl, ok, use_file_annotators
 torch = pytest.importorskip("torch")
 import weights_kit as kit  # noqa: E402 - needs torch
 
+from annotators import registry  # noqa: E402
 from annotators.catalog import NETWORKS  # noqa: E402
 from annotators.inputs.vocabularies import RELEASED as LISTS  # noqa: E402
 
@@ -93,10 +94,13 @@ def test_a_full_size_file_names_what_was_published():
     assert counts["published_recall"]["5K"]["t2i"] == {"R@1": 32.42, "R@5": 62.97, "R@10": 74.96}
 
 
-def test_the_network_that_a_file_does_fit_is_named(pvse):
-    """PVSE's weights under PCME's name: what is missing, and whose they are."""
+def test_the_network_that_a_file_does_fit_is_named(pvse, monkeypatch):
+    """PVSE's weights under PCME's name: what is missing, and whose they are; no third network is loaded for that."""
+    asked, examine = [], registry.examine
+    monkeypatch.setattr(registry, "examine", lambda *of: asked.append(of[0]) or examine(*of))
     out, error, counts = refused("check", "pcme", pvse)
 
+    assert asked == ["pcme", "pvse"] * 2
     assert error.startswith(f"'{pvse}' does not fit 'pcme': ")
     assert error.endswith("; it fits 'pvse'")
     assert counts["fits"] is False and counts["fits_as"] == ["pvse"]

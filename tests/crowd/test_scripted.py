@@ -224,7 +224,9 @@ def test_who_comes_too_often_waits_as_asked(monkeypatch, caplog, wait, seconds):
     WorkerSession.join("http://crowd.example/w/join/a", httpx.MockTransport(lambda request: replies.pop()))
 
     assert waited == [seconds] and not replies
-    assert ("crowd.example asks a worker to come later; tried again in 60 s" in caplog.text) == (seconds == 60)
+    assert ("crowd.example asks a worker to come later; tried again in 60 s" in caplog.text) == (
+        seconds == 60
+    )
 
 
 def test_no_server_is_one_line():

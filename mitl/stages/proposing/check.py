@@ -70,7 +70,7 @@ class WeightsCounts(TypedDict):
 
     network: Annotated[str, "the network that the file was compared with"]
     fits: Annotated[bool, "whether it can be used as it is"]
-    fits_as: Annotated[list[str], "other networks that it does fit, where it does not fit this one"]
+    fits_as: Annotated[list[str], "the other network that it does fit, where it does not fit this one"]
     layout: Annotated[str, "how the file is built, outermost first"]
     what: Annotated[str, "what it holds, in a line"]
     numbers: Annotated[int, "weights, biases and running statistics"]
@@ -113,7 +113,7 @@ def check(settings: Settings, name: str, file: Path, *, vocabulary: Path | None 
     findings = _Findings(examination, *_held_by(Path(examination.path)))
     if vocabulary is not None:
         findings = _with_vocabulary(findings, vocabulary)
-    fits_as = () if examination.fits else tuple(_others(network, file))
+    fits_as = () if examination.fits else _others(network, file)
     published = None
     if findings.examination.fits:
         published = default_row(network, examination.settings, file_name=file.name)
@@ -194,19 +194,20 @@ def _with_vocabulary(findings: _Findings, path: Path) -> _Findings:
     )
 
 
-def _others(network: str, file: Path) -> Iterator[str]:
-    """The other networks that this file does fit."""
+def _others(network: str, file: Path) -> tuple[str, ...]:
+    """The other network that this file does fit; the rest, of which some take seconds to import, are not asked."""
     for other in NETWORKS:
         # A network that cannot even say what it expects of this file is none that it fits.
         with suppress(AnnotatorError):
             if other != network and registry.examine(other, file).fits:
-                yield other
+                return (other,)
+    return ()
 
 
 def _refusal(examination: Examination, fits_as: Sequence[str]) -> str | None:
     if examination.fits:
         return None
-    instead = f"; it fits {' and '.join(map(repr, fits_as))}" if fits_as else ""
+    instead = f"; it fits {fits_as[0]!r}" if fits_as else ""
     faults = list(_faults(examination, shown=1))
     return f"{examination.path!r} does not fit {examination.network!r}: {faults[0]}{instead}"
 
