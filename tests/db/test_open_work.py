@@ -79,6 +79,18 @@ def test_a_second_opinion_that_is_lost_after_its_page_was_asked_again_is_replace
     assert (missing, pairs) == (1, tuple(unpack_pairs(some_pairs(session, 2)[1:])))
 
 
+def test_a_page_for_fewer_workers_than_its_batch_wants_lacks_the_others(session):
+    """Also where no page anywhere was for more."""
+    pair = some_pairs(session, 1)
+    page = add_page(session, dict.fromkeys(pair.tolist(), PairRole.CANDIDATE))
+    submit(session, page, "w1", [YES])
+    assert wanted(session) == []
+
+    session.execute(text("UPDATE batch SET assignments = 2"))
+
+    assert wanted(session) == [(page, 1, tuple(unpack_pairs(pair)))]
+
+
 def draw_world(session, rng):
     """Pages in every role and state, some asked again, with answers, an audit, machine labels and exclusions."""
     pool = some_pairs(session, 14)

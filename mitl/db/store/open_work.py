@@ -405,7 +405,7 @@ def _lacking(
         in_all[last] += usable[earlier].sum()
     wanted = np.zeros(max(batches, default=0) + 1, np.int64)
     wanted[list(batches)] = list(batches.values())
-    most = session.scalar(select(func.max(Hit.assignments))) or 0
+    most = max(session.scalar(select(func.max(Hit.assignments))) or 0, wanted.max())
     doubtful = distinct(np.concatenate([np.flatnonzero(usable < most), overlapping])).tolist()
     closed = _CLOSED.format(environment=environment.value)
     hit, batch, assignments = (
