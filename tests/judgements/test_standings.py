@@ -19,6 +19,7 @@ from mitl.db.store import standings
 from mitl.desk.app import make_desk
 from mitl.records import Decision, Environment, Label
 from mitl.settings import Settings
+from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.harvesting.watching import watch
 from mitl.stages.operating.backup import verify
 from mitl.stages.operating.databases import upgrade
@@ -104,6 +105,18 @@ def test_a_command_that_only_reads_counts_nothing(reviewed, tmp_path):
     ok("review", "--project", settings.project)
 
     assert known(settings) == set()
+
+
+def test_a_harvest_with_nothing_new_takes_from_it_what_is_to_be_asked_again(reviewed, tmp_path, monkeypatch):
+    """It looks through no page and no answer for that."""
+    settings = copy_of(reviewed, tmp_path / "p")
+    in_pipeline(settings, "UPDATE assignment SET decision = 'drop'", "UPDATE judgement SET usable = false")
+    counted = harvest(settings, SANDBOX).next
+    assert counted.endswith("which asks again what could not be used")
+    keep_standings(settings)
+    monkeypatch.delattr("mitl.stages.harvesting.harvest.to_ask_again")
+
+    assert harvest(settings, SANDBOX).next == counted
 
 
 @pytest.mark.thorough(but=("sqlite",))

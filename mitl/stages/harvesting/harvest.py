@@ -17,7 +17,7 @@ from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store import journal, open_work
+from mitl.db.store import journal, open_work, standings
 from mitl.db.store import rounds as round_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.commitments import DELETE
@@ -279,7 +279,8 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     kinds = kinds_asked(session, environment)
     if counts["queued"]:
         return f"mitl review{named(session, environment)}"
-    if again := next(iter(to_ask_again(session, environment)), None):
+    kept = standings.kept(session.connection()).get(environment)  # where nothing was written since
+    if again := next(iter(kept["again"] if kept else to_ask_again(session, environment)), None):
         return f"{again} --{environment}, which asks again what could not be used"
     if audit_store.open_questions(session, environment):
         command = round_store.pairs_command(session, environment)
