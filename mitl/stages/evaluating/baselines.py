@@ -19,7 +19,7 @@ from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import CaptionItem
 from mitl.settings import Settings
-from mitl.stages.evaluating.models import EVERY, ItemSimilarities, Modality, Model, ModelVectors, Sides
+from mitl.stages.evaluating.models import EVERY, Modality, Model, ModelVectors, Rows, Sides, Similarities
 from mitl.stages.evaluating.project import CaptionTexts, Project
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ class WordVectors:
     weights: Any
     vectors: Any
 
-    def between(
-        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
-    ) -> NDArray[Any]:
+    def between(self, modality: Modality, rows: Ids, other: Modality, columns: Rows = EVERY) -> NDArray[Any]:
         """(B, G) cosines of captions; 0 where they share no word."""
         products: NDArray[np.float64] = self.weights.products(self.vectors[rows], self.vectors[columns])
         return products
@@ -86,12 +84,12 @@ def fitted_baseline(name: str, of: BaselineInput) -> Model:
         AnnotatorError: what it needs is not installed.
     """
     if name == BAG_OF_WORDS:
-        similarities: ItemSimilarities = bag_of_words(of.words(f"the baseline {name}"))
+        similarities: Similarities = bag_of_words(of.words(f"the baseline {name}"))
     elif BASELINES[name] == "caption":
-        similarities = ModelVectors(None, caption_vectors(name, of, f"the baseline {name}"))
+        similarities = ModelVectors({"caption": caption_vectors(name, of, f"the baseline {name}")})
     else:
-        similarities = ModelVectors(_image_vectors(name, of), None)
-    return Model(name, within=similarities, sides=frozenset({BASELINES[name]}))
+        similarities = ModelVectors({"image": _image_vectors(name, of)})
+    return Model(name, similarities=similarities, within_sides=True, sides=frozenset({BASELINES[name]}))
 
 
 def bag_of_words(texts: Sequence[str]) -> WordVectors:

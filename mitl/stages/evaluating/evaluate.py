@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -19,6 +19,7 @@ from mitl.records import StageResult, several
 from mitl.records.results import printed_by
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
+from mitl.stages.evaluating.admission import asked_tasks
 from mitl.stages.evaluating.crisscrossed import (
     NAME,
     compare_correlations,
@@ -33,7 +34,6 @@ from mitl.stages.evaluating.figures import (
     Figure,
     ModelDifference,
     Sampling,
-    Scored,
     compare,
     ends_of,
     figures,
@@ -181,7 +181,11 @@ def evaluate_models(
             model, gathered.tasks, gathered.sides, request.directions, request.wanted.short, progress
         )
     ]
-    rows += _within_sides(gathered, request, progress)
+    rows += [
+        row
+        for model in gathered.models
+        for row in score_within_sides(model, gathered.within, gathered.sides, request.wanted, progress)
+    ]
     rows = [gathered.with_groups(row) for row in rows]
     sets = [*(task.name for task in gathered.tasks), NAME]
     rows.sort(key=lambda row: sets.index(row.positives))
@@ -194,7 +198,11 @@ def evaluate_models(
         tests = compare(rows, request.paired_with, request.sampling)
         tests += compare_correlations(rated, request.paired_with, request.sampling)
     fair = compare_fairly(settings, request, gathered, progress) if request.against.fair else FairComparison()
-    evaluation = _Evaluation(scores, agreement, sums, tests, _labelled(gathered, rated), fair)
+    sits = gathered.rated.get(Likeness.SITS)
+    labelled = None
+    if gathered.pseudo_labels is not None and sits is not None:
+        labelled = on_ratings(gathered.pseudo_labels, sits, rated)
+    evaluation = _Evaluation(scores, agreement, sums, tests, labelled, fair)
     changed = _write(request, evaluation)
     if gathered.project is not None:
         changed.append(
@@ -224,22 +232,6 @@ def _sha256(arrays: Iterable[NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def _within_sides(gathered: Gathered, request: EvaluationRequest, progress: Progress) -> list[Scored]:
-    """The tasks within one side, of the models that have such similarities."""
-    ratings = gathered.crisscrossed
-    if ratings is None or not ratings.asked & {NamedTask.T2T, NamedTask.I2I}:
-        return []
-    scored = []
-    for model in gathered.models:
-        scored += score_within_sides(model, ratings, gathered.sides, request.wanted, progress)
-        if model.within is None:
-            gathered.warnings.append(
-                f"{model.name} has no similarities of two captions or two images, so CxC's tasks t2t and i2i are "
-                "left out; embeddings have them"
-            )
-    return scored
-
-
 _Rated = dict[str, dict[Likeness, ScoredPairs]]
 """Model → kind of ratings → its similarities beside them."""
 
@@ -252,15 +244,15 @@ def _correlated(gathered: Gathered, request: EvaluationRequest) -> tuple[_Rated,
     Raises:
         MetricError: that is so of a kind that was asked for by name.
     """
-    ratings = gathered.crisscrossed
     rated: _Rated = {}
     figures: list[Figure] = []
-    for model in gathered.models if ratings is not None else ():
-        assert ratings is not None
+    asked = asked_tasks(request)
+    kinds = [kind for kind in Likeness if kind in gathered.rated and NamedTask(kind.value) in asked]
+    for model in gathered.models:
         rated[model.name] = {}
-        for kind in Likeness:
+        for kind in kinds:
             try:
-                pairs = rated_similarities(model, ratings, gathered.sides, kind)
+                pairs = rated_similarities(model, gathered.rated[kind], gathered.sides)
                 if pairs is not None:
                     figures.append(correlation(model.name, pairs, kind, request.sampling))
                     rated[model.name][kind] = pairs
@@ -269,15 +261,6 @@ def _correlated(gathered: Gathered, request: EvaluationRequest) -> tuple[_Rated,
                     raise MetricError(f"{model.name} {kind.value}: {error}") from error
                 gathered.warnings.append(f"{model.name}: {kind.value} is left out: {error}")
     return rated, figures
-
-
-def _labelled(
-    gathered: Gathered, rated: Mapping[str, Mapping[Likeness, ScoredPairs]]
-) -> LabelledRatings | None:
-    """Pseudo-labels beside people's ratings, where both are there."""
-    if gathered.pseudo_labels is None or gathered.crisscrossed is None:
-        return None
-    return on_ratings(gathered.pseudo_labels, gathered.crisscrossed, rated)
 
 
 def _write(request: EvaluationRequest, evaluation: _Evaluation) -> list[bool]:

@@ -23,7 +23,7 @@ from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import RELEASE, Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
 from mitl.stages.evaluating.positive_sets import AuditedRelease, read_audited_release
-from mitl.stages.evaluating.project import RankingNeed, ranked_models
+from mitl.stages.evaluating.project import RankingNeed, annotator_models
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named
 
@@ -219,10 +219,9 @@ class Ranker:
             )
             return Ranked.whole(query_ids, np.concatenate([part.head(depth) for part in parts]))
         assert self.gathered.project is not None
-        needs = {way: RankingNeed((), 1) for way in Direction} | {
-            direction: RankingNeed(query_ids.tolist(), depth)
-        }
-        (computed,), _ = ranked_models(
+        needs: dict[Direction, RankingNeed] = dict.fromkeys(Direction, ((), 1))
+        needs[direction] = query_ids.tolist(), depth
+        (computed,), _ = annotator_models(
             self.settings, [model.name], self.gathered.project, needs, self.progress
         )
         return computed.rankings[direction]

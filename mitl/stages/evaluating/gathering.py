@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from mitl.datasets.cxc import RatedPairs
 from mitl.datasets.objects import read_image_objects
 from mitl.datasets.ratings import choose_split
 from mitl.errors import DatasetError, StoreError, UsageError
-from mitl.metrics.crisscrossed import Task
+from mitl.metrics.crisscrossed import Task, image_positives, text_positives
 from mitl.metrics.intervals import QueryGroups
-from mitl.metrics.positives import Ids
+from mitl.metrics.positives import Ids, Positives
 from mitl.metrics.table import load_installed
 from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.positives.loading import read_original_images, read_references, read_release
@@ -39,7 +40,6 @@ from mitl.stages.evaluating.baselines import (
     fitted_baseline,
 )
 from mitl.stages.evaluating.crisscrossed import (
-    Crisscrossed,
     across_task,
     images_in_ratings,
     read_crisscrossed,
@@ -64,10 +64,9 @@ from mitl.stages.evaluating.project import (
     CaptionTexts,
     Project,
     RankingNeed,
-    ranked_models,
+    annotator_models,
     read_project,
     read_texts,
-    similarities_of,
 )
 from mitl.stages.evaluating.pseudo_task import PseudoLabelsTask, pseudo_task
 from mitl.stages.evaluating.request import EvaluationRequest, NamedTask, Wanted
@@ -99,7 +98,10 @@ class Gathered:
     """Rankings that had to be computed."""
     of_all: bool = False
     """Whether all of the project's annotators are among the models."""
-    crisscrossed: Crisscrossed | None = None
+    rated: Mapping[Likeness, RatedPairs] = field(default_factory=dict)
+    """CxC's scores, in the sides' numbers."""
+    within: dict[Task, Positives] = field(default_factory=dict)
+    """CxC's positives of text to text and of image to image."""
     pseudo_labels: PseudoLabelsTask | None = None
     environments: dict[str, str] = field(default_factory=dict)
     """Of the sets that come of a release: the environment whose answers it holds."""
@@ -145,7 +147,8 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     if two_sided:
         _add_sets(gathered, official, release, request.wanted)
     doable = {task.likeness for task in NamedTask if any(task.sides <= sides for _, sides in comers)}
-    _add_ratings(gathered, request, doable)
+    known = _images_known(gathered, request)
+    _add_ratings(gathered, request, doable, known)
     inputs = BaselineInput(settings, gathered.sides, project, gathered.texts, progress)
     _add_other_tasks(gathered, request)
     if request.against.pseudo_labels:
@@ -157,12 +160,21 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     environment = None if request.against.release is None else environment_of(request.against.release)
     if environment is not None:
         gathered.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
-    _add_groups(gathered, request)
+    gathered.groups = caption_groups(gathered.sides, known)
+    told = {} if request.against.release is None else read_original_images(request.against.release)
+    gathered.release_groups = caption_groups(gathered.sides, told or known)
     _warn_of_others(gathered, raw)
     gathered.models = [model.fitted(gathered.sides, request.directions) for model in raw]
     gathered.models += [fitted_baseline(name, inputs) for name in request.baselines]
     if project is not None:
         _add_annotators(gathered, project, settings, request, progress)
+    if request.against.cxc is not None and asked_tasks(request) & {NamedTask.T2T, NamedTask.I2I}:
+        gathered.warnings += [
+            f"{model.name} has no similarities of two captions or two images, so CxC's tasks t2t and i2i are "
+            "left out; embeddings have them"
+            for model in gathered.models
+            if not model.within_sides
+        ]
     return gathered
 
 
@@ -251,8 +263,13 @@ def _add_folds(gathered: Gathered, wanted: Wanted) -> None:
     gathered.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
 
 
-def _add_ratings(gathered: Gathered, request: EvaluationRequest, doable: Set[Likeness]) -> None:
+def _add_ratings(
+    gathered: Gathered, request: EvaluationRequest, doable: Set[Likeness], known: Mapping[str, str]
+) -> None:
     """The tasks of a folder of ratings, of those that are asked for and that some model can do.
+
+    Args:
+        known: caption → its image; in t2t the captions of one image match.
 
     Raises:
         UsageError: there is no model.
@@ -268,55 +285,43 @@ def _add_ratings(gathered: Gathered, request: EvaluationRequest, doable: Set[Lik
         raise UsageError(
             "there is no model to score; give --annotator, its files, such as --model, or a --baseline"
         )
-    ratings = read_crisscrossed(folder, split, gathered.sides, kinds)
+    gathered.rated, left_out = read_crisscrossed(folder, split, gathered.sides, kinds)
     for task in request.tasks:
-        if task.needs_ratings and task.likeness in kinds and task.likeness not in ratings.rated:
+        if task.needs_ratings and task.likeness in kinds and task.likeness not in gathered.rated:
             raise DatasetError(
                 f"the task {task.value} needs {task.likeness.value}_{split}.csv, which {str(folder)!r} lacks or which "
                 "rates nothing of these images and captions"
             )
-    if ratings.left_out:
+    if left_out:
         gathered.warnings.append(
-            f"{ratings.left_out:,} of the rated pairs are not among these images and captions: left out"
+            f"{left_out:,} of the rated pairs are not among these images and captions: left out"
         )
-    groups = None
-    if NamedTask.T2T in asked and Likeness.STS in ratings.rated:
-        groups = _groups(gathered, request, split)
-    gathered.crisscrossed = Crisscrossed(split, ratings.rated, ratings.left_out, asked, groups)
-    if Likeness.SITS in ratings.rated:
-        gathered.tasks.append(across_task(ratings, request.wanted))
+    if NamedTask.T2T in asked and Likeness.STS in gathered.rated:
+        captions = gathered.sides.captions.ids
+        if unknown := sum(caption not in known for caption in captions):
+            gathered.warnings.append(
+                f"the images of {unknown:,} of {len(captions):,} captions are not known, so in t2t they match by "
+                "ratings alone; --captions FILE names them"
+            )
+        of_images = gathered.sides.captions.numbers, caption_groups(gathered.sides, known).groups
+        gathered.within[Task.T2T] = text_positives(gathered.rated[Likeness.STS], of_images=of_images)
+    if NamedTask.I2I in asked and Likeness.SIS in gathered.rated:
+        gathered.within[Task.I2I] = image_positives(gathered.rated[Likeness.SIS])
+    if Likeness.SITS in gathered.rated:
+        gathered.tasks.append(across_task(gathered.rated[Likeness.SITS], request.wanted))
 
 
-def _groups(gathered: Gathered, request: EvaluationRequest, split: str) -> Ids:
-    """(C,) a number for each caption's image."""
-    if gathered.texts is not None or is_official_split(request):
-        return image_of(gathered)
-    assert request.against.cxc is not None
-    known = images_in_ratings(request.against.cxc, split)
-    captions = gathered.sides.captions.ids
-    if unknown := sum(caption not in known for caption in captions):
-        gathered.warnings.append(
-            f"the images of {unknown:,} of {len(captions):,} captions are not known, so in t2t they match by ratings "
-            "alone; --captions FILE names them"
-        )
-    return caption_groups(gathered.sides, known).groups
-
-
-def _add_groups(gathered: Gathered, request: EvaluationRequest) -> None:
-    """From the data set, from the official split or from the ratings, whichever is at hand."""
+def _images_known(gathered: Gathered, request: EvaluationRequest) -> Mapping[str, str]:
+    """Caption → its image: from the data set, from the official split or from the ratings, whichever is at hand."""
     against = request.against
-    known: Mapping[str, str] = {}
     if gathered.texts is not None:
-        known = gathered.texts.image_of
-    elif is_official_split(request):
-        known = {
-            caption: images[0] for caption, images in official_by_query("original")[Direction.T2I].items()
-        }
-    elif against.cxc is not None:
-        known = images_in_ratings(against.cxc, choose_split(against.cxc, against.split))
-    gathered.groups = caption_groups(gathered.sides, known)
-    told = {} if against.release is None else read_original_images(against.release)
-    gathered.release_groups = caption_groups(gathered.sides, told or known)
+        return gathered.texts.image_of
+    if is_official_split(request):
+        originals = official_by_query("original")[Direction.T2I]
+        return {caption: images[0] for caption, images in originals.items()}
+    if against.cxc is not None:
+        return images_in_ratings(against.cxc, choose_split(against.cxc, against.split))
+    return {}
 
 
 def image_of(found: Gathered) -> Ids:
@@ -344,8 +349,7 @@ def _add_other_tasks(gathered: Gathered, request: EvaluationRequest) -> None:
     """Plausible matches and graded labels."""
     against = request.against
     if against.graded and against.cxc is not None:
-        assert gathered.crisscrossed is not None
-        sits = gathered.crisscrossed.rated.get(Likeness.SITS)
+        sits = gathered.rated.get(Likeness.SITS)
         if sits is None and against.release is None:
             raise DatasetError(
                 f"{str(against.cxc)!r} rates no image and caption of these, so nothing is graded; leave --graded out"
@@ -396,15 +400,13 @@ def _add_annotators(
     if request.against.release is not None:
         gathered.trained_on_release = trained_on_release(settings, names, request.against.release)
         gathered.warnings += warnings_of(gathered.trained_on_release)
-    models, gathered.computed = ranked_models(settings, names, project, needs, progress)
-    deep = gathered.crisscrossed is not None or any(task.deep for task in gathered.tasks)
-    by_name = similarities_of(settings, names, project, progress) if deep else {}
-    for model in models:
-        similarities = by_name.get(model.name)
-        within = similarities if similarities is not None and similarities.within_sides else None
-        gathered.models.append(replace(model, similarities=similarities, within=within, cut=True))
-    unknown = [name for name in names if name not in by_name] if deep else []
-    if unknown:
+    deep = request.against.cxc is not None or any(task.deep for task in gathered.tasks)
+    models, gathered.computed = annotator_models(
+        settings, names, project, needs, progress, with_similarities=deep
+    )
+    gathered.models += models
+    unknown = [model.name for model in models if model.similarities is None]
+    if deep and unknown:
         gathered.warnings.append(
             f"{', '.join(unknown)}: rankings or single pairs are all that there is, so what needs similarities of all "
             f"images and captions is left out ({', '.join(task.name for task in gathered.tasks if task.deep)})"
@@ -413,6 +415,6 @@ def _add_annotators(
 
 def _need(tasks: Sequence[ScoredTask], direction: Direction, request: EvaluationRequest) -> RankingNeed:
     if direction not in request.directions or not tasks:
-        return RankingNeed((), 1)
+        return (), 1
     queries = np.unique(np.concatenate([task.queries(direction) for task in tasks]))
-    return RankingNeed(queries.tolist(), max(task.depth(direction) for task in tasks))
+    return queries.tolist(), max(task.depth(direction) for task in tasks)

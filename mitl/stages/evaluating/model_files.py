@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,34 +34,11 @@ from mitl.stages.evaluating.models import (
     Sides,
     strange_ids_hint,
 )
-from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, read_rankings
-from mitl.stages.evaluating.request import ModelFiles, Similarity
+from mitl.stages.evaluating.ranking_files import RankingTable, read_rankings
+from mitl.stages.evaluating.request import ModelFiles, Similarity, need_file
 
-ARRAYS = ("similarities", "image_ids", "caption_ids")
 _BLOCK = 1 << 9
 """Rows that are looked at in one go."""
-
-
-class RawModel(Protocol):
-    """A model as its files have it, under their own ids."""
-
-    @property
-    def name(self) -> str:
-        """What the user calls it."""
-        ...
-
-    @property
-    def sides(self) -> frozenset[Modality]:
-        """The sides whose items it knows."""
-        ...
-
-    def held(self, modality: str) -> Sequence[str]:
-        """The ids that the files name."""
-        ...
-
-    def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
-        """The model on these images and captions; MetricError where it lacks one."""
-        ...
 
 
 def read_model(files: ModelFiles, similarity: Similarity) -> RawModel:
@@ -71,36 +48,13 @@ def read_model(files: ModelFiles, similarity: Similarity) -> RawModel:
         MetricError, AnnotatorError: a file is missing, malformed or does not fit the others.
     """
     if files.embeddings is not None:
-        return _read_embeddings(files, similarity)
+        sides = zip(("image", "caption"), files.embeddings, strict=True)
+        paths = {side: need_file(path, "embeddings") for side, path in sides if path is not None}
+        ids = {"image": files.image_ids, "caption": files.caption_ids}
+        embedded = {side: read_embeddings(path, ids[side], f"{side}s") for side, path in paths.items()}
+        return EmbeddingModel(files.name, embedded, similarity)
     if files.similarities is not None:
         return _read_similarities(files, files.similarities)
-    return _read_rankings(files)
-
-
-def _read_embeddings(files: ModelFiles, similarity: Similarity) -> EmbeddingModel:
-    assert files.embeddings is not None
-    for path in files.embeddings:
-        if path is not None and not path.is_file():
-            raise MetricError(f"there is no file {str(path)!r}; it should hold embeddings")
-    images, captions = (
-        None if path is None else read_embeddings(path, ids, what)
-        for path, ids, what in zip(
-            files.embeddings, (files.image_ids, files.caption_ids), ("images", "captions"), strict=True
-        )
-    )
-    if images and captions and images.embedding.shape[1:] != captions.embedding.shape[1:]:
-        raise MetricError(
-            f"embeddings of model {files.name!r} differ in width: images {_width(images)}, captions "
-            f"{_width(captions)}; take both from one model"
-        )
-    return EmbeddingModel(files.name, images, captions, similarity)
-
-
-def _width(table: EmbeddingTable) -> str:
-    return " x ".join(str(size) for size in table.embedding.shape[1:])
-
-
-def _read_rankings(files: ModelFiles) -> RankingModel:
     tables: dict[Direction, RankingTable] = {}
     for path in files.rankings:
         for direction, table in read_rankings(path).items():
@@ -115,37 +69,39 @@ def _read_rankings(files: ModelFiles) -> RankingModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingModel:
-    """Embeddings of both sides, or of one alone."""
+    """Embeddings of both sides, or of one alone, under the ids of their files."""
 
     name: str
-    images: EmbeddingTable | None
-    captions: EmbeddingTable | None
+    tables: Mapping[Modality, EmbeddingTable]
     similarity: Similarity
+
+    def __post_init__(self) -> None:
+        """MetricError if the sides differ in width."""
+        widths = [table.embedding.shape[1:] for table in self.tables.values()]
+        if len(set(widths)) > 1:
+            images, captions = (" x ".join(map(str, width)) for width in widths)
+            raise MetricError(
+                f"embeddings of model {self.name!r} differ in width: images {images}, captions {captions}; take both "
+                "from one model"
+            )
 
     @property
     def sides(self) -> frozenset[Modality]:
         """Those that have embeddings."""
-        tables = {"image": self.images, "caption": self.captions}
-        return frozenset(modality for modality, table in tables.items() if table is not None)
+        return frozenset(self.tables)
 
-    def held(self, modality: str) -> Sequence[str]:
+    def held(self, modality: Modality) -> Sequence[str]:
         """The ids of the embeddings."""
-        table = self.images if modality == "image" else self.captions
-        return () if table is None else list(table.row_of)
+        return list(self.tables[modality].row_of) if modality in self.tables else ()
 
     def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
-        """Rows in the order of the sides, scaled to unit length for cosines."""
-        vectors = ModelVectors(
-            self._rows(self.images, sides.images), self._rows(self.captions, sides.captions)
-        )
-        both = self.sides == BOTH
-        return Model(self.name, similarities=vectors if both else None, within=vectors, sides=self.sides)
+        """Rows in the order of the sides, scaled to unit length for cosines; MetricError where one lacks."""
+        rows = {modality: self._rows(table, sides.of(modality)) for modality, table in self.tables.items()}
+        return Model(self.name, similarities=ModelVectors(rows), within_sides=True, sides=self.sides)
 
-    def _rows(self, table: EmbeddingTable | None, side: ModelSide) -> NDArray[np.float32] | None:
+    def _rows(self, table: EmbeddingTable, side: ModelSide) -> NDArray[np.float32]:
         from annotators.base import unit_rows
 
-        if table is None:
-            return None
         rows = np.asarray(table.embedding[_places(table.path, table.row_of, side)])
         if self.similarity == "cosine":
             return unit_rows(rows)
@@ -164,7 +120,7 @@ class SimilarityModel:
     values: NDArray[Any]
     sides: frozenset[Modality] = BOTH
 
-    def held(self, modality: str) -> Sequence[str]:
+    def held(self, modality: Modality) -> Sequence[str]:
         """The ids of the rows or columns."""
         return list(self.image_row if modality == "image" else self.caption_column)
 
@@ -183,7 +139,7 @@ class RankingModel:
     tables: Mapping[Direction, RankingTable]
     sides: frozenset[Modality] = BOTH
 
-    def held(self, modality: str) -> Sequence[str]:
+    def held(self, modality: Modality) -> Sequence[str]:
         """The ids that search or are found."""
         ids: list[str] = []
         for direction, table in self.tables.items():
@@ -222,12 +178,13 @@ class RankingModel:
                 f"{strange_ids_hint(queries.ids, table.queries)}"
             )
         numbers = np.array([gallery.number_of[name] for name in table.names] + [NOTHING], np.int64)
-        rows = table.items[kept]
-        return Ranked(
-            np.array([queries.number_of[table.queries[place]] for place in kept], np.int64),
-            numbers[rows],  # ENDED is -1, which reads the last number
-            np.asarray((rows != ENDED).sum(axis=1), np.int64),
-        )
+        query_ids = np.array([queries.number_of[table.queries[place]] for place in kept], np.int64)
+        # ENDED is -1, which reads the last number.
+        return Ranked(query_ids, numbers[table.items[kept]], table.lengths[kept])
+
+
+RawModel = EmbeddingModel | SimilarityModel | RankingModel
+"""A model as its files have it, under their own ids."""
 
 
 def read_caption_vectors(path: Path, captions: ModelSide) -> NDArray[np.float32]:
@@ -236,9 +193,7 @@ def read_caption_vectors(path: Path, captions: ModelSide) -> NDArray[np.float32]
     Raises:
         MetricError, AnnotatorError: the file is missing or malformed, lacks a caption or has several vectors of each.
     """
-    if not path.is_file():
-        raise MetricError(f"there is no file {str(path)!r}; it should hold the captions' embeddings")
-    table = read_embeddings(path, what="captions")
+    table = read_embeddings(need_file(path, "the captions' embeddings"), what="captions")
     if table.embedding.ndim != 2:
         raise MetricError(f"{str(path)!r} has several vectors of a caption; pseudo-labels are made from one")
     return np.asarray(table.embedding[_places(table.path, table.row_of, captions)])
@@ -278,16 +233,14 @@ def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
         MetricError, AnnotatorError: missing, unreadable, not (I, C) real numbers, NaN or +inf among them, ids doubled
             or of another number.
     """
-    if path.suffix in (".npy", ".npz") and not path.is_file():
-        raise MetricError(f"there is no file {str(path)!r}; it should hold similarities")
     if path.suffix == ".npy":
-        values = load_numpy(path, mmap_mode="r")
+        values = load_numpy(need_file(path, "similarities"), mmap_mode="r")
         images = listed_ids(files.image_ids or _needed_ids(path, "image_ids"))
         captions = listed_ids(files.caption_ids or _needed_ids(path, "caption_ids"))
     elif path.suffix == ".npz":
         if files.image_ids or files.caption_ids:
             raise MetricError(f"{str(path)!r} has ids of its own; leave --image-ids and --caption-ids out")
-        arrays = read_archive(path, *ARRAYS)
+        arrays = read_archive(need_file(path, "similarities"), "similarities", "image_ids", "caption_ids")
         values = arrays["similarities"]
         images, captions = (id_texts(path, arrays[name]) for name in ("image_ids", "caption_ids"))
     else:

@@ -26,6 +26,7 @@ Modality = str
 """``image`` or ``caption``."""
 BOTH: frozenset[Modality] = frozenset({"image", "caption"})
 EVERY = slice(None)
+Rows = slice | Ids
 _CELLS = 1 << 24
 """Similarities held at once: some 64 MB in float32."""
 
@@ -97,13 +98,13 @@ class Sides:
             hidden[Direction.T2I][query] = frozenset([image])
         return replace(self, references=hidden)
 
-    def queries(self, direction: Direction) -> ModelSide:
-        """The side that searches."""
-        return self.images if direction is Direction.I2T else self.captions
+    def queries(self, way: str) -> ModelSide:
+        """The side that searches, i2t, t2i, t2t or i2i."""
+        return self.images if way.startswith("i") else self.captions
 
-    def gallery(self, direction: Direction) -> ModelSide:
+    def gallery(self, way: str) -> ModelSide:
         """The side that is searched."""
-        return self.captions if direction is Direction.I2T else self.images
+        return self.images if way.endswith("i") else self.captions
 
     def of(self, modality: Modality) -> ModelSide:
         """The images or the captions."""
@@ -160,51 +161,24 @@ class Ranked:
 
 
 class Similarities(Protocol):
-    """Similarities in the order of both sides; higher is closer."""
+    """Similarities of items, in the order of their sides; higher is closer."""
 
-    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
-        """(B, G): of these queries with the whole gallery."""
-        ...
-
-
-class ItemSimilarities(Protocol):
-    """Similarities of two items of one side; of two sides as well, where it has both."""
-
-    def between(
-        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
-    ) -> NDArray[Any]:
-        """(B, G) of some items of one side with some of another, or of the same one."""
+    def between(self, modality: Modality, rows: Ids, other: Modality, columns: Rows = EVERY) -> NDArray[Any]:
+        """(B, G) of some items of one side with some of another, or of the same one where the model has those."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelVectors:
-    """Embeddings in the order of the sides: (I, D) and (C, D), or (I, K, D) and (C, K, D) for the best of K x K.
+    """Embeddings of one side or both, in their order: (N, D), or (N, K, D) for the best of K x K."""
 
-    A model of one modality has those of its own side alone.
-    """
+    of_side: Mapping[Modality, NDArray[Any]]
 
-    images: NDArray[Any] | None
-    captions: NDArray[Any] | None
-
-    def side(self, modality: str) -> NDArray[Any]:
-        """The images' or the captions'."""
-        vectors = self.images if modality == "image" else self.captions
-        assert vectors is not None, f"nobody asks a model without {modality}s for them"
-        return vectors
-
-    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[np.float32]:
+    def between(self, modality: Modality, rows: Ids, other: Modality, columns: Rows = EVERY) -> NDArray[Any]:
         """(B, G) inner products, or the best of the K x K."""
-        query, item = direction.ordered("image", "caption")
-        return self.between(query, rows, item)
-
-    def between(
-        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
-    ) -> NDArray[np.float32]:
-        """(B, G) of some rows of one side with some of another, or of the same one."""
         from annotators.base import best_inner_products, inner_products
 
-        queries, gallery = self.side(modality)[rows], self.side(other)[columns]
+        queries, gallery = self.of_side[modality][rows], self.of_side[other][columns]
         product = best_inner_products if gallery.ndim == 3 else inner_products
         return product(queries, gallery)
 
@@ -217,11 +191,11 @@ class Matrix:
     image_rows: Ids
     caption_columns: Ids
 
-    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
+    def between(self, modality: Modality, rows: Ids, other: Modality, columns: Rows = EVERY) -> NDArray[Any]:
         """(B, G): the rows of some images, or the columns of some captions turned."""
-        if direction is Direction.I2T:
-            return np.asarray(self.values[self.image_rows[rows]])[:, self.caption_columns]
-        return np.asarray(self.values[:, self.caption_columns[rows]])[self.image_rows].T
+        if modality == "image":
+            return np.asarray(self.values[self.image_rows[rows]])[:, self.caption_columns[columns]]
+        return np.asarray(self.values[:, self.caption_columns[rows]])[self.image_rows[columns]].T
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,9 +205,8 @@ class Model:
     name: str
     rankings: Mapping[Direction, Ranked] = field(default_factory=dict)
     similarities: Similarities | None = None
-    """Of images with captions."""
-    within: ItemSimilarities | None = None
-    """Of two items of a side, of each side that it knows."""
+    within_sides: bool = False
+    """Whether these are of two items of one side as well."""
     sides: frozenset[Modality] = BOTH
     """The sides whose items it knows."""
     cut: bool = False
@@ -245,6 +218,11 @@ class Model:
     def is_one_sided(self) -> bool:
         """Whether it knows images alone, or captions alone."""
         return self.sides != BOTH
+
+    def compares(self, *sides: Modality) -> bool:
+        """Whether it has similarities of an item of one side with an item of the other, or of the same one."""
+        known = self.similarities is not None and self.sides.issuperset(sides)
+        return known and (self.within_sides or len(set(sides)) > 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,24 +263,19 @@ class Block:
 
 
 def blocks(
-    similarities: Similarities,
-    sides: Sides,
-    direction: Direction,
-    query_ids: Ids,
-    progress: Progress,
-    label: str,
+    similarities: Similarities, sides: Sides, way: str, query_ids: Ids, progress: Progress, label: str
 ) -> Iterator[Block]:
     """The blocks of these queries, in their order.
 
     Raises:
         MetricError: a similarity is NaN.
     """
-    queries, gallery = sides.queries(direction), sides.gallery(direction)
+    queries, gallery = sides.queries(way), sides.gallery(way)
     size = max(1, _CELLS // max(1, len(gallery)))
     with progress(label, total=len(query_ids)) as advance:
         for start in range(0, len(query_ids), size):
             some = query_ids[start : start + size]
-            values = similarities.block(direction, queries.places(some))
+            values = similarities.between(queries.modality, queries.places(some), gallery.modality)
             wrong = np.isnan(values).any(axis=1)
             if wrong.any():
                 name = queries.id_of(int(some[int(np.argmax(wrong))]))
@@ -310,21 +283,23 @@ def blocks(
                     f"a similarity of {queries.modality} {name} is NaN, so its items have no order; mend the "
                     "model's output"
                 )
-            yield Block(some, gallery.numbers, _without_references(values, some, sides, direction))
+            yield Block(some, gallery.numbers, _without_hidden(values, some, sides, way))
             advance(len(some))
 
 
-def _without_references(
-    values: NDArray[Any], query_ids: Ids, sides: Sides, direction: Direction
-) -> NDArray[Any]:
-    """(B, G) with what a query may not find behind all else, as CIRR's own evaluation leaves it out."""
-    forbidden = sides.references.get(direction)
-    if not forbidden:
+def _without_hidden(values: NDArray[Any], query_ids: Ids, sides: Sides, way: str) -> NDArray[Any]:
+    """(B, G) with what a query may not find behind all else: itself, and its reference, as CIRR's evaluation has it."""
+    gallery = sides.gallery(way)
+    within = sides.queries(way) is gallery
+    forbidden = {} if within else sides.references.get(Direction(way), {})
+    if not within and not forbidden:
         return values
     kept = np.array(values, np.result_type(values, np.float32))
-    for row, query in enumerate(query_ids.tolist()):
+    if within:
+        kept[np.arange(len(kept)), gallery.places(query_ids)] = -np.inf
+    for row, query in enumerate(query_ids.tolist() if forbidden else ()):
         if items := forbidden.get(query):
-            kept[row, sides.gallery(direction).places(np.array(sorted(items)))] = -np.inf
+            kept[row, gallery.places(np.array(sorted(items)))] = -np.inf
     return kept
 
 

@@ -37,7 +37,7 @@ from mitl.stages.evaluating.model_files import (
 )
 from mitl.stages.evaluating.models import Model, Sides, caption_groups
 from mitl.stages.evaluating.positive_sets import beyond_gallery, located, searched
-from mitl.stages.evaluating.request import ModelFiles, Similarity, parse_metrics
+from mitl.stages.evaluating.request import ModelFiles, Similarity, need_file, parse_metrics
 from mitl.stages.evaluating.scoring import best_items, score_model
 from mitl.stages.evaluating.tasks import PositivesTask
 
@@ -339,25 +339,22 @@ def model_of(
         return _of_similarities(similarities, similarity)
     if images is None or captions is None:
         raise UsageError(_WANTED)
-    tables = []
+    tables = {}
     for what, embeddings in (("image", images), ("caption", captions)):
         if isinstance(embeddings, (str, Path)):
-            tables.append(read_embeddings(_there(embeddings), what=f"{what}s"))
+            path = need_file(Path(embeddings), "embeddings")
+            tables[what] = read_embeddings(path, what=f"{what}s")
             continue
         listed, vectors = _listed(what, embeddings)
         refuse_unusable(f"{what}s", listed, vectors)
-        tables.append(EmbeddingTable(Path(f"{what}s"), checked_ids(Path(f"{what}s"), listed, what), vectors))
-    widths = [table.embedding.shape[1:] for table in tables]
-    if widths[0] != widths[1]:
-        raise MetricError(
-            f"embeddings differ in width: images {widths[0]}, captions {widths[1]}; take both from one model"
-        )
-    return EmbeddingModel("model", tables[0], tables[1], similarity)
+        source = Path(f"{what}s")
+        tables[what] = EmbeddingTable(source, checked_ids(source, listed, what), vectors)
+    return EmbeddingModel("model", tables, similarity)
 
 
 def _of_similarities(given: Similarities, similarity: Similarity) -> RawModel:
     if isinstance(given, (str, Path)):
-        return read_model(ModelFiles("model", similarities=_there(given)), similarity)
+        return read_model(ModelFiles("model", similarities=Path(given)), similarity)
     if isinstance(given, pd.DataFrame):
         given = given.to_numpy(), given.index, given.columns
     if not isinstance(given, tuple) or len(given) != 3:
@@ -365,13 +362,6 @@ def _of_similarities(given: Similarities, similarity: Similarity) -> RawModel:
     values, image_ids, caption_ids = given
     ids = _id_texts(image_ids), _id_texts(caption_ids)
     return checked_similarities("model", Path("similarities"), _array("similarities", values), *ids)
-
-
-def _there(given: str | Path) -> Path:
-    path = Path(given)
-    if not path.is_file():
-        raise MetricError(f"there is no file {str(path)!r}; it should hold embeddings or similarities")
-    return path
 
 
 def _listed(what: str, given: Any) -> tuple[list[str], NDArray[np.float32]]:

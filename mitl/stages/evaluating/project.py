@@ -9,14 +9,14 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, RankingSource, fingerprint, scores_pairs
+from annotators.base import Annotator, RankingSource, fingerprint, scores_pairs
 from mitl.datasets.assembling import by_id
 from mitl.datasets.files import read_rows
 from mitl.db.session import open_database
@@ -29,9 +29,10 @@ from mitl.records import Direction, Pair
 from mitl.retrieval.topk import checked_similarities
 from mitl.retrieval.vectors import VECTOR_KINDS
 from mitl.settings import Settings
-from mitl.stages.evaluating.models import EVERY, Model, ModelSide, Ranked, Sides, strange_ids_hint
+from mitl.stages.evaluating.models import EVERY, Model, ModelSide, Ranked, Rows, Sides, strange_ids_hint
 from mitl.stages.proposing.computing import ComputeContext
 from mitl.stages.proposing.ranking import (
+    AnnotatorRun,
     RankingFolder,
     SearchedItems,
     annotator_runs,
@@ -106,31 +107,34 @@ def read_project(settings: Settings) -> Project:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankingNeed:
-    """What rankings of one direction must hold."""
-
-    queries: Sequence[int]
-    depth: int
+RankingNeed = tuple[Sequence[int], int]
+"""The queries of a direction that are ranked, and how deep."""
 
 
-def ranked_models(
+def annotator_models(
     settings: Settings,
     names: Sequence[str],
     project: Project,
     needs: Mapping[Direction, RankingNeed],
     progress: Progress,
+    *,
+    with_similarities: bool = False,
 ) -> tuple[list[Model], int]:
     """Every annotator with rankings as deep as needed, and how many of them had to be computed.
+
+    Similarities of all images and captions are there, where wanted, of the annotators that encode items. Those that
+    bring rankings have none, and those that score pair by pair would take every pair of the data set.
 
     Raises:
         AnnotatorError: an annotator is unknown, or lacks what it needs.
     """
-    queries = {direction: list(need.queries) for direction, need in needs.items()}
+    queries = {direction: list(wanted) for direction, (wanted, _) in needs.items()}
     depth = {
-        direction: min(need.depth, len(project.items.side(direction, gallery=True)))
-        for direction, need in needs.items()
+        direction: min(deep, len(project.items.side(direction, gallery=True)))
+        for direction, (_, deep) in needs.items()
     }
+    from annotators.pivot import WordPivot
+
     settings = with_trained(settings, names)
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)
@@ -142,8 +146,15 @@ def ranked_models(
         by_name[ranked.annotator][ranked.direction] = Ranked.whole(
             ranked.ranking.query_ids, ranked.ranking.item_ids
         )
-    marks = {run.name: fingerprint(annotator=run.mark(), data=project.dataset_sha256) for run in runs}
-    return [Model(name, by_direction, mark=marks[name]) for name, by_direction in by_name.items()], computed
+    models = []
+    for annotator, run in zip(built, runs, strict=True):
+        mark = fingerprint(annotator=run.mark(), data=project.dataset_sha256)
+        model = Model(run.name, by_name[run.name], cut=True, mark=mark)
+        if with_similarities and not isinstance(annotator, RankingSource) and not scores_pairs(annotator):
+            within = annotator.kind in VECTOR_KINDS or isinstance(annotator, WordPivot)
+            model = replace(model, similarities=AnnotatorSimilarities(annotator, run), within_sides=within)
+        models.append(model)
+    return models, computed
 
 
 def _key(queries: Mapping[Direction, Sequence[int]], depth: Mapping[Direction, int]) -> str:
@@ -151,59 +162,17 @@ def _key(queries: Mapping[Direction, Sequence[int]], depth: Mapping[Direction, i
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class AnnotatorSimilarities:
-    """An annotator's similarities of images and captions, block by block."""
+    """An annotator's similarities of images and captions; a side is encoded when it is first asked for."""
 
     annotator: Annotator
-    project: Project
-    compute: ComputeContext
-    _encoded: dict[str, Encoded] = field(default_factory=dict)
+    run: AnnotatorRun
 
-    @property
-    def within_sides(self) -> bool:
-        """Whether it compares two items of one side as well."""
-        from annotators.pivot import WordPivot
-
-        return self.annotator.kind in VECTOR_KINDS or isinstance(self.annotator, WordPivot)
-
-    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
-        """(B, G) of these queries with the gallery."""
-        query, item = direction.ordered("image", "caption")
-        return self.between(query, rows, item)
-
-    def between(
-        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
-    ) -> NDArray[Any]:
-        """(B, G) of some items of one side with some of another, or of the same one."""
-        return checked_similarities(
-            self.annotator, self._side(modality).rows(rows), self._side(other).rows(columns)
-        )
-
-    def _side(self, modality: str) -> Encoded:
-        if modality not in self._encoded:
-            items = self.project.items.images if modality == "image" else self.project.items.captions
-            self._encoded[modality] = self.compute.encoded(self.annotator, cast(Modality, modality), items)
-        return self._encoded[modality]
-
-
-def similarities_of(
-    settings: Settings, names: Sequence[str], project: Project, progress: Progress
-) -> dict[str, AnnotatorSimilarities]:
-    """Similarities of all images and captions, of the annotators that encode items.
-
-    Those that bring rankings have none, and those that score pair by pair would take every pair of the data set.
-
-    Raises:
-        AnnotatorError: an annotator is unknown, or lacks what it needs.
-    """
-    settings = with_trained(settings, names)
-    compute = ComputeContext.of(settings, progress=progress)
-    return {
-        annotator.name: AnnotatorSimilarities(annotator, project, compute)
-        for annotator in build_annotators(settings, names)
-        if not isinstance(annotator, RankingSource) and not scores_pairs(annotator)
-    }
+    def between(self, modality: Any, rows: Ids, other: Any, columns: Rows = EVERY) -> NDArray[Any]:
+        """(B, G) of some items of one side with some of another, or of the same one where it compares those."""
+        some, others = self.run.encoded(modality).rows(rows), self.run.encoded(other).rows(columns)
+        return checked_similarities(self.annotator, some, others)
 
 
 _COLUMNS = ("caption_id", "image_id", "text")

@@ -8,6 +8,7 @@ from typing import Annotated, TypedDict
 
 import numpy as np
 
+from mitl.datasets.cxc import RatedPairs
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs, pearson, pseudo_labels
 from mitl.metrics.positives import Ids, Positives, QueryValues
@@ -15,7 +16,6 @@ from mitl.metrics.pseudo import CaptionLabels, dense_values
 from mitl.metrics.retrieval import Values
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
-from mitl.stages.evaluating.crisscrossed import Crisscrossed
 from mitl.stages.evaluating.models import Block, Sides, joined
 from mitl.stages.evaluating.scoring import ScoredTask
 
@@ -94,12 +94,9 @@ def pseudo_task(vectors: np.ndarray, sides: Sides, image_of: Ids) -> PseudoLabel
 
 
 def on_ratings(
-    task: PseudoLabelsTask, known: Crisscrossed, rated: Mapping[str, Mapping[Likeness, ScoredPairs]]
-) -> LabelledRatings | None:
-    """Pseudo-labels, people's scores and each model over the rated pairs; None where no image and caption are rated."""
-    pairs = known.rated.get(Likeness.SITS)
-    if pairs is None:
-        return None
+    task: PseudoLabelsTask, pairs: RatedPairs, rated: Mapping[str, Mapping[Likeness, ScoredPairs]]
+) -> LabelledRatings:
+    """Pseudo-labels, people's scores and each model over the rated pairs of images and captions."""
     captions = task.sides.captions.numbers
     labels = pseudo_labels(
         pairs.first,

@@ -18,6 +18,7 @@ from mitl.errors import MetricError
 from mitl.records import Direction
 from mitl.records.forms import DIRECTION_OF
 from mitl.retrieval.rankings import DATASET_KEY
+from mitl.stages.evaluating.request import need_file
 
 ENDED = -1
 """In the place of an item where a ranking has ended."""
@@ -144,8 +145,7 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
         MetricError: missing, unreadable, of another layout, without a direction, or ids doubled.
         AnnotatorError: arrays or ids cannot be read, or one direction stands there under two names.
     """
-    if not path.is_file():
-        raise MetricError(f"there is no file {str(path)!r}; it should hold rankings")
+    need_file(path, "rankings")
     if path.suffix == ".parquet":
         table = _from_parquet(path)
         return {table.direction: table}

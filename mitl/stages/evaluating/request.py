@@ -204,10 +204,7 @@ def parse_model(text: str) -> ModelFiles:
             f"{text!r} names no model; write NAME=IMAGES,CAPTIONS for embeddings ('NAME=IMAGES,' or 'NAME=,CAPTIONS' "
             "for one side alone), NAME=FILE for similarities, or NAME=I2T,T2I for rankings"
         )
-    for path in files:
-        if not path.is_file():
-            raise MetricError(f"there is no file {str(path)!r}; it should hold a part of the model {name!r}")
-    kinds = {_kind(path) for path in files}
+    kinds = {_kind(need_file(path, f"a part of the model {name!r}")) for path in files}
     if kinds == {"similarities"} and len(parts) == 1:
         return ModelFiles(name, similarities=files[0])
     if kinds == {"rankings"}:
@@ -224,6 +221,13 @@ def parse_model(text: str) -> ModelFiles:
         f"the files of {text!r} hold {' and '.join(sorted(kinds))}; a model is two files of embeddings, one of "
         "similarities, or one or two of rankings"
     )
+
+
+def need_file(path: Path, what: str) -> Path:
+    """The path; MetricError if there is no file, which should hold ``what``."""
+    if not path.is_file():
+        raise MetricError(f"there is no file {str(path)!r}; it should hold {what}")
+    return path
 
 
 def _kind(path: Path) -> str:

@@ -131,9 +131,9 @@ def _run(
 
 
 @contextmanager
-def named(model: str, task: str, sides: Sides, direction: Direction) -> Iterator[None]:
+def named(model: str, task: str, sides: Sides, way: str) -> Iterator[None]:
     """Say which model and set an error is about, and name queries and items by their own ids."""
-    sides_of = {"query": sides.queries(direction), "item": sides.gallery(direction)}
+    sides_of = {"query": sides.queries(way), "item": sides.gallery(way)}
 
     def id_of(match: re.Match[str]) -> str:
         try:
@@ -145,7 +145,7 @@ def named(model: str, task: str, sides: Sides, direction: Direction) -> Iterator
         yield
     except MetricError as error:
         text = _QUERY.sub(id_of, str(error)).replace(IN_PYTHON, " (--short zero)")
-        raise MetricError(f"{model} {direction} on {task}: {text}") from error
+        raise MetricError(f"{model} {way} on {task}: {text}") from error
 
 
 def best_items(
