@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from mitl.campaign.jobs import PostingJob, PostingRun, earlier_batches
 from mitl.campaign.pages import Pages
-from mitl.campaign.posting import CREATE, create_call, create_hit, create_hit_type
+from mitl.campaign.posting import CREATE, HitTypes, create_call, create_hit
 from mitl.crowd.calls import Call, Operation, make_calls
-from mitl.crowd.client import exclusion_qualification
 from mitl.db.session import reading
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
@@ -124,12 +123,14 @@ def post_planned(run: PostingRun, pages: Pages) -> int:
     due = hit_store.hits(session, run.context.environment, UNPOSTED, run.kind.name)
     batches = earlier_batches(run, {hit.batch_id for hit in due})
     items = run.kind.items(session, [hit.id for hit in due])
+    met = run.kind.who_met(session, run.context.environment, [items[hit.id] for hit in due])
     session.rollback()
     pages.prepare(items.values())
-    guard = exclusion_qualification(client, project_id)
+    hit_types = HitTypes(client, project_id)
     types = {
-        id_: create_hit_type(client, of.wording.template, of.row.reward_cents, guard)
-        for id_, of in sorted(batches.items())
+        hit.id: hit_types.of(of.wording.template, of.row.reward_cents, who)
+        for hit, who in zip(due, met, strict=True)
+        for of in [batches[hit.batch_id]]
     }
     questions: dict[int, str] = {}
 
@@ -143,7 +144,7 @@ def post_planned(run: PostingRun, pages: Pages) -> int:
         hit_store.set_state(session, [hit.id for hit in hits], HitState.SENDING)
 
     def create(hit: StoredHit) -> dict[str, str]:
-        return {"HITId": create_hit(client, project_id, hit, types[hit.batch_id], questions.pop(hit.id))}
+        return {"HITId": create_hit(client, project_id, hit, types[hit.id], questions.pop(hit.id))}
 
     calls = [create_call(project_id, hit, batches[hit.batch_id].wording.template.content_hash) for hit in due]
     # None of these has reached the server, so what counts is the wording of now.

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from mitl.crowd.calls import THREADS, Call
-from mitl.crowd.client import HitRequest, HitTypeTerms, ListedHit, MTurkClient
+from mitl.crowd.client import HitRequest, HitTypeTerms, ListedHit, MTurkClient, exclusion_qualification
 from mitl.crowd.context import Context
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
@@ -51,11 +51,40 @@ def annotation(project_id: str, hit: StoredHit) -> str:
     return annotation_prefix(project_id) + hit.key
 
 
-def create_hit_type(client: MTurkClient, template: HitTemplate, reward_cents: int, guard: str) -> str:
-    """The id of the HIT type of a wording at a price, which nobody sees who holds the qualification ``guard``."""
-    about = template.title, template.description, template.keywords
-    terms = HitTypeTerms(*about, reward_cents, ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S)
-    return client.create_hit_type(terms, exclude_qualification=guard)
+class HitTypes:
+    """The HIT types that a run posts under, each asked for once; none is seen by whoever has finished the study."""
+
+    def __init__(self, client: MTurkClient, project_id: str) -> None:
+        self._client, self._project_id = client, project_id
+        self._finished = exclusion_qualification(client, project_id)
+        self._ids: dict[tuple[str, int, frozenset[str]], str] = {}
+
+    def of(self, template: HitTemplate, reward_cents: int, met: Sequence[frozenset[str]]) -> str:
+        """The id of the type of a wording at a price, not seen by who has met all questions of a page either."""
+        off = frozenset[str]().union(*met[:1]).intersection(*met)
+        key = template.name, reward_cents, off
+        if key not in self._ids:
+            about = template.title, template.description, template.keywords
+            terms = HitTypeTerms(*about, reward_cents, ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S)
+            without = [self._finished, *([self._held_by(off)] if off else [])]
+            self._ids[key] = self._client.create_hit_type(terms, without=without)
+        return self._ids[key]
+
+    def _held_by(self, workers: frozenset[str]) -> str:
+        """A qualification of these workers alone: the same ones have the same, whenever they are asked about."""
+        name = hashlib.sha256(" ".join([self._project_id, *sorted(workers)]).encode()).hexdigest()[:16]
+        qualification = self._client.create_qualification_type(
+            f"mitl {self._project_id} met {name}",
+            "Held by people who were asked all of some tasks before; these are offered to others.",
+        )
+        for worker in sorted(workers):
+            try:
+                self._client.associate_qualification(qualification, worker)
+            except CrowdError as error:
+                if error.code is None:
+                    raise
+                # The server refuses to keep this one away: they may answer, for nothing but the reward.
+        return qualification
 
 
 def create_hit(client: MTurkClient, project_id: str, hit: StoredHit, hit_type_id: str, question: str) -> str:

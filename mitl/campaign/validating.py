@@ -21,10 +21,11 @@ from botocore.validate import ParamValidator
 
 from mitl.campaign.kinds.protocol import Wording
 from mitl.campaign.pages import Pages
-from mitl.campaign.posting import create_hit, create_hit_type
-from mitl.crowd.client import MTurkClient, exclusion_qualification
+from mitl.campaign.posting import HitTypes, create_hit
+from mitl.crowd.client import MTurkClient
 from mitl.crowd.context import Context
 from mitl.crowd.transport import Transport, service_model
+from mitl.db.session import reading
 from mitl.db.store.hits import StoredHit
 from mitl.errors import CrowdError, PackingError, TemplateError, UsageError
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE
@@ -59,14 +60,16 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
         DatasetError: a page's picture cannot be shown.
     """
     project_id = context.settings.project_id
-    pages.prepare([due_hit.items for due_hit in due])
+    on_pages = [due_hit.items for due_hit in due]
+    pages.prepare(on_pages)
+    with reading(context.session):
+        met = pages.kind.who_met(context.session, context.environment, on_pages)
     with (
         ValidatingClient(ValidatingTransport(keep)) as client,
         context.progress("check", len(due)) as advance,
     ):
-        guard = exclusion_qualification(client, project_id)
-        types: dict[tuple[str, int], str] = {}
-        for due_hit in due:
+        types = HitTypes(client, project_id)
+        for due_hit, who in zip(due, met, strict=True):
             try:
                 pages.kind.check_page(due_hit.items, due_hit.hit.key)
                 pages.check(due_hit.items, due_hit.wording)
@@ -74,10 +77,8 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
                 question = "" if keep is None else pages.question(due_hit.items, due_hit.wording)
             except (TemplateError, PackingError) as error:
                 raise type(error)(f"HIT {due_hit.hit.key}: {error}") from error
-            terms = (due_hit.wording.template.name, due_hit.reward_cents)
-            if terms not in types:
-                types[terms] = create_hit_type(client, due_hit.wording.template, due_hit.reward_cents, guard)
-            create_hit(client, project_id, due_hit.hit, types[terms], question)
+            hit_type = types.of(due_hit.wording.template, due_hit.reward_cents, who)
+            create_hit(client, project_id, due_hit.hit, hit_type, question)
             advance(1)
     return pages.largest
 
@@ -120,6 +121,7 @@ class ValidatingTransport(Transport):
             self._keep(name, parameters)
         made = f"{name.removeprefix('Create').upper()}{self._made}"
         replies: dict[str, Mapping[str, Any]] = {
+            "AssociateQualificationWithWorker": {},
             "CreateQualificationType": {"QualificationType": {"QualificationTypeId": made}},
             "CreateHITType": {"HITTypeId": made},
             "CreateHITWithHITType": {"HIT": {"HITId": made}},

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,11 +112,11 @@ class MTurkClient:
     ) -> None:
         self.close()
 
-    def create_hit_type(self, terms: HitTypeTerms, *, exclude_qualification: str | None = None) -> str:
+    def create_hit_type(self, terms: HitTypeTerms, *, without: Sequence[str] = ()) -> str:
         """The id of the HIT type of these values; the same values give the same id.
 
         Args:
-            exclude_qualification: whoever holds this qualification neither sees nor gets such HITs.
+            without: whoever holds one of these qualifications neither sees nor gets such HITs.
         """
         shut_out = {"Comparator": "DoesNotExist", "ActionsGuarded": "DiscoverPreviewAndAccept"}
         return self._transport.call(
@@ -128,9 +128,7 @@ class MTurkClient:
             Reward=dollars(terms.reward_cents),
             AssignmentDurationInSeconds=terms.assignment_duration_s,
             AutoApprovalDelayInSeconds=terms.auto_approval_s,
-            QualificationRequirements=[{"QualificationTypeId": exclude_qualification, **shut_out}]
-            if exclude_qualification is not None
-            else [],
+            QualificationRequirements=[{"QualificationTypeId": held, **shut_out} for held in without],
         )
 
     def create_hit(self, hit: HitRequest) -> CreatedHit:

@@ -18,14 +18,18 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.controls import draw_controls
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
+from mitl.campaign.publish import publish
 from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.crowd.context import open_context
+from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.populations import PairTruth
+from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
 from mitl.db.store import hits as hit_store
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
-from mitl.records import AuditPurpose, Direction, HitState, PairRole
+from mitl.records import AuditPurpose, Direction, HitState, Label, PairRole
 from mitl.records.frames import LABELS, MACHINE_LABELS, frame
 from mitl.settings import Settings, load
 from mitl.stages.analysing.analyse import analyse
@@ -38,6 +42,7 @@ from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import settle
 
 AUDIT, CANDIDATE = PairRole.AUDIT, PairRole.CANDIDATE
+MET = ("met_questions", "met_hits", "hits_kept_off", "people_left")
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +97,41 @@ def wanted(settings: Settings) -> dict[int, int]:
         return dict(zip(found["pair"].tolist(), found["wanted"].tolist(), strict=True))
 
 
+class Crowd:
+    """The same people, careful ones, who answer whatever they are offered."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.people: list[str] = []
+
+    def join(self, n: int) -> None:
+        with open_endpoint(self.settings, SANDBOX) as endpoint:
+            self.people += [link.removeprefix(endpoint.url) for link in endpoint.invite(n)]
+
+    def work(self) -> int:
+        """Take what there is until nothing is left for any of them, and harvest it; HITs that were answered."""
+        with open_database(self.settings.db_url, read_only=True) as session:
+            hits = {hit.mturk_hit_id: hit.id for hit in hit_store.hits(session, SANDBOX)}
+            items = hit_store.hit_items(session, list(hits.values()))
+
+        def truth_of(hit: str) -> dict[int, PairTruth]:
+            no = PairRole.GOLD_NEGATIVE
+            return {
+                item.place: PairTruth(Label.NO if item.role is no else Label.YES, ())
+                for item in items[hits[hit]]
+            }
+
+        with open_endpoint(self.settings, SANDBOX) as endpoint:
+            workers = [
+                ScriptedWorker(endpoint.url + link, "careful", f"w{number}")
+                for number, link in enumerate(self.people)
+            ]
+            done = run_workers(workers, ScriptedWork(truth_of, seed=0))
+        harvest(self.settings, SANDBOX)
+        settle(self.settings, SANDBOX)
+        return done.submitted
+
+
 def test_audit_questions_stand_among_candidates(settings):
     """On ordinary pages with their controls; a pair is asked as a candidate and for the audit, on two pages."""
     known = candidates(settings)
@@ -113,7 +153,6 @@ def test_audit_questions_stand_among_candidates(settings):
 
 def test_a_dry_run_and_the_bill_say_how_many_questions_are_an_audits(settings, capsys):
     """Before a cent is spent; where there is none, neither says a word."""
-    from mitl.campaign.publish import publish
 
     def bill(**given):
         lines: list[str] = []
@@ -278,6 +317,30 @@ def test_a_yes_goes_to_two_other_workers_until_the_audit_is_complete(settings):
     for pair, worker in zip(by["pair"], by["worker"], strict=True):
         workers[pair].append(worker)
     assert all(len(set(names)) == len(names) for names in workers.values())
+
+
+def test_nobody_is_offered_a_page_of_an_audit_on_which_no_answer_of_theirs_counts(settings):
+    """The same two people are not paid again and again for what wants a third: a page waits for whoever may answer."""
+    known = candidates(settings)[:5]
+    drawn(settings, known, recheck=[True] * 5)
+    first = run_publish(settings, drawn=True)
+    crowd = Crowd(settings)
+    crowd.join(2)
+    assert crowd.work() == 3
+    assert set(wanted(settings).values()) == {1}
+
+    tried = publish(settings, Campaign(SANDBOX, drawn=True), confirm=lambda total: True, dry_run=True)
+    rest = run_publish(settings, drawn=True)
+
+    assert ([first.counts[name] for name in MET], first.warnings) == ([0, 0, 0, None], ())
+    assert [rest.counts[name] for name in MET] == [5, 1, 1, 0]
+    assert [tried.counts[name] for name in MET] == [5, 1, 1, 0] and tried.warnings == rest.warnings
+    (warning,) = rest.warnings
+    assert "none of the 2 people so far" in warning and "mitl crowd invite" in warning
+    assert crowd.work() == 0
+    crowd.join(1)
+    assert crowd.work() == 1
+    assert not wanted(settings)
 
 
 def test_an_interrupted_run_is_completed_with_its_audit_questions(settings):

@@ -165,7 +165,7 @@ def test_qualifications_are_found_or_made(crowd, client):
     assert (
         client.create_qualification_type("guard", "other") == made == client.find_qualification_type("guard")
     )
-    own = client.create_hit_type(HitTypeTerms("t", "d", "", 1, 60, 0), exclude_qualification=made)
+    own = client.create_hit_type(HitTypeTerms("t", "d", "", 1, 60, 0), without=[made])
     make_hit(client, own)
     worker = crowd.worker()
     client.associate_qualification(made, worker.id)

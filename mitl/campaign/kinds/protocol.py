@@ -157,6 +157,8 @@ class Plan:
     """What earlier runs of the same words have out and the limit counts."""
     waits_for: str = ""
     """Why nothing new is planned for now; empty where nothing is awaited."""
+    warnings: tuple[str, ...] = ()
+    """What a person should know before it is posted."""
 
     @property
     def pages(self) -> list[Sequence[Any]]:
@@ -175,6 +177,14 @@ class Plan:
     def n_hits(self) -> int:
         """HITs to post."""
         return len(self.fresh) + len(self.again) + len(self.left.hits)
+
+
+WhoMet = Sequence[Sequence[frozenset[str]]]
+
+
+def nobody_met(session: Session, environment: Environment, pages: Sequence[Sequence[Any]]) -> WhoMet:
+    """`CampaignKind.who_met` where every answer counts, whoever gives it."""
+    return [()] * len(pages)
 
 
 def leftover(
@@ -343,6 +353,10 @@ class CampaignKind(Protocol[RequestT, PlanT]):
 
     def items(self, session: Session, hit_ids: Sequence[int]) -> Mapping[int, Sequence[Any]]:
         """What stands on these HITs, by place."""
+
+    def who_met(self, session: Session, environment: Environment, pages: Sequence[Sequence[Any]]) -> WhoMet:
+        """For each page, by question, the workers of whom no further answer counts, by their ids on the requester
+        API."""
 
     # How it looks.
     def images(self, item: Any) -> Iterable[int]:

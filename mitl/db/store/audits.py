@@ -178,16 +178,7 @@ def audit_answers(session: Session, audit_id: int, drawn: pd.DataFrame | None = 
     Args:
         drawn: its ``drawn_pairs``, where they are at hand.
     """
-    purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
-    is_blind = purpose is AuditPurpose.RECALL
-    answers = session.execute(_given(audit_id)).all()
-    asked = {(place, worker) for place, worker, _, role, *_ in answers if is_blind and role.is_asked}
-    counted: dict[int, dict[str, int]] = defaultdict(dict)
-    for place, worker, label, role, usable, is_new, _ in answers:
-        of_audit = role is PairRole.AUDIT and is_new if is_blind else role.is_asked
-        counts = usable and of_audit and (place, worker) not in asked
-        if counts and len(counted[place]) < ANSWERS_EACH:
-            counted[place].setdefault(worker, LABELS.index(label))
+    is_blind, _, counted = _by_worker(session, audit_id)
     drawn = drawn_pairs(session, audit_id) if drawn is None else drawn
     rows = [
         (place, pair, number, label, worker)
@@ -197,6 +188,42 @@ def audit_answers(session: Session, audit_id: int, drawn: pd.DataFrame | None = 
     ]
     columns = zip(*rows, strict=True) if rows else ((),) * len(AUDIT_ANSWERS)
     return frame(AUDIT_ANSWERS, dict(zip(AUDIT_ANSWERS, columns, strict=True)))
+
+
+def _by_worker(
+    session: Session, audit_id: int
+) -> tuple[bool, dict[int, set[str]], dict[int, dict[str, int]]]:
+    """Whether an audit's answers are blind; place → who answered its pair where it was asked, if so; and place → worker
+    → label of the answers that count if they are wanted, at most three a place."""
+    purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
+    is_blind = purpose is AuditPurpose.RECALL
+    answers = session.execute(_given(audit_id)).all()
+    asked: dict[int, set[str]] = defaultdict(set)
+    for place, worker, _, role, *_ in answers:
+        if is_blind and role.is_asked:
+            asked[place].add(worker)
+    counted: dict[int, dict[str, int]] = defaultdict(dict)
+    for place, worker, label, role, usable, is_new, _ in answers:
+        of_audit = role is PairRole.AUDIT and is_new if is_blind else role.is_asked
+        counts = usable and of_audit and worker not in asked[place]
+        if counts and len(counted[place]) < ANSWERS_EACH:
+            counted[place].setdefault(worker, LABELS.index(label))
+    return is_blind, asked, counted
+
+
+def met(session: Session, environment: Environment) -> dict[tuple[Pair, PairRole], frozenset[str]]:
+    """Workers' ids on the requester API of whom no further answer counts, by a pair of a valid audit and the role in
+    which it is asked again; without pairs of which every answer does."""
+    found = {}
+    for purpose, role in ((AuditPurpose.RECALL, PairRole.AUDIT), (AuditPurpose.LABELS, PairRole.OVERLAP)):
+        if (audit := current(session, environment, purpose)) is None:
+            continue
+        drawn = drawn_pairs(session, audit.id)
+        _, asked, counted = _by_worker(session, audit.id)
+        for place, pair in zip(drawn["place"].tolist(), unpack_pairs(drawn["pair"].to_numpy()), strict=True):
+            if who := asked[place].union(counted[place]):
+                found[pair, role] = frozenset(who)
+    return found
 
 
 def _given(audit_id: int) -> Any:

@@ -7,7 +7,16 @@ from typing import ClassVar
 
 import sqlalchemy as sa
 
-from mitl.campaign.kinds.protocol import Plan, Replacement, Request, WorkingTime, columns, leftover, plans_out
+from mitl.campaign.kinds.protocol import (
+    Plan,
+    Replacement,
+    Request,
+    WorkingTime,
+    columns,
+    leftover,
+    nobody_met,
+    plans_out,
+)
 from mitl.db.models import Assignment, Batch, FindingRow, Hit
 from mitl.db.store import items as item_store
 from mitl.db.store.hits import hits
@@ -116,6 +125,8 @@ class Ratings:
 
     def estimate(self, template, plan):
         return WorkingTime(PER_PAGE * template.seconds_per_pair, note="the wording's")
+
+    who_met = staticmethod(nobody_met)
 
     def to_replace(self, session, environment):
         kept = [decision for decision in Decision if decision.keeps_answers]

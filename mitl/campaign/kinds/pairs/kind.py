@@ -8,7 +8,7 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
+from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan, who_met
 from mitl.campaign.kinds.protocol import (
     FindingsOf,
     HeldTo,
@@ -46,12 +46,23 @@ class PublishCounts(PostingCounts, total=False):
     repeats: Annotated[int, "pairs that fill the last page; they measure agreement"]
     overlap: Annotated[int, "pairs that a second worker is asked (`--overlap`)"]
     audit_questions: Annotated[int, "questions of an audit's random sample on the pages"]
+    met_questions: Annotated[
+        int, "questions of audits that somebody has answered, so that they count from others alone"
+    ]
+    met_hits: Annotated[int, "HITs that hold them"]
+    hits_kept_off: Annotated[int, "of these, HITs kept from people of whom no answer there would count"]
+    people_left: Annotated[
+        int | None, "the fewest people so far of whom an answer to one of them would count; null without one"
+    ]
     pilot: Annotated[bool, "whether the new batch is a pilot (`--pilot`)"]
     hits_gone: Annotated[int, "posted HITs that the server has deleted; they are closed here (`--reconcile`)"]
     hits_orphaned: Annotated[
         int, "HITs of this project on the server that are not known here (`--reconcile`)"
     ]
     hits_unposted: Annotated[int, "HITs that are planned and not posted (`--reconcile`)"]
+
+
+_MET = ("met_questions", "met_hits", "hits_kept_off", "people_left")
 
 
 class PairsKind:
@@ -67,9 +78,10 @@ class PairsKind:
     page_size = PAIRS_PER_HIT
     answer_field = "label"
     choices = tuple(Label)
-    dry_keys = dry_keys("hits", "pairs", "audit_questions")
-    posted_keys = posted_keys("pairs", after=("repeats", "overlap", "audit_questions"), pilots=True)
+    dry_keys = dry_keys("hits", "pairs", "audit_questions", *_MET)
+    posted_keys = posted_keys("pairs", after=("repeats", "overlap", "audit_questions", *_MET), pilots=True)
     plan = staticmethod(make_plan)
+    who_met = staticmethod(who_met)
     to_replace = staticmethod(open_work.hits_to_replace)
     add_items = staticmethod(hit_store.add_items)
     items = staticmethod(hit_store.hit_items)
@@ -127,6 +139,8 @@ class PairsKind:
                 f"{columns('audit', f'{plan.n_audit:,}')} questions of a random sample, which workers cannot tell from "
                 "candidates",
             )
+        if plan.met.questions:
+            lines.append(f"  {plan.met.words}")
         if plan.left_out:
             lines.append(f"  {plan.left_out}")
         if plan.out:
@@ -143,6 +157,10 @@ class PairsKind:
             "repeats": plan.n_repeats,
             "overlap": plan.n_overlap,
             "audit_questions": plan.n_audit,
+            "met_questions": plan.met.questions,
+            "met_hits": plan.met.hits,
+            "hits_kept_off": plan.met.kept_off,
+            "people_left": plan.met.left,
         }
 
     def nothing_open(self, *, adopted: int) -> str:

@@ -23,6 +23,7 @@ from mitl.campaign.pilots import (
     within,
 )
 from mitl.core.arrays import unpack_pairs
+from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
@@ -103,10 +104,45 @@ class Campaign(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class Met:
+    """What pages ask of audits that people have answered before, and who is left to answer it."""
+
+    questions: int = 0
+    """They count from people alone who have not answered them."""
+    hits: int = 0
+    """That hold such questions."""
+    kept_off: int = 0
+    """Of these, HITs that somebody is not offered, because no answer of theirs would count there."""
+    people: int = 0
+    """Who have worked so far and may go on."""
+    left: int | None = None
+    """The fewest of them who have not answered such a question; None without one."""
+
+    @property
+    def words(self) -> str:
+        """For the bill."""
+        off = f"; {several(self.kept_off, 'HIT is', 'HITs are')} not offered to those who cannot help there"
+        return (
+            f"{several(self.questions, 'audit question')} on {several(self.hits, 'HIT')} can count only from somebody "
+            f"who has not answered before, for one of them from {self.left or 'none'} of the "
+            f"{several(self.people, 'person', 'people')} so far{off * bool(self.kept_off)}"
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where half of these people, or more, would be paid for nothing, or be offered nothing."""
+        if self.left is None or 2 * self.left > self.people:
+            return ()
+        more = "`mitl crowd invite`, more places on the panel; on MTurk others come by themselves"
+        return (f"{self.words}; let more people in first ({more}), or pages are paid in vain or wait",)
+
+
+@dataclass(frozen=True, slots=True)
 class PairsPlan(Plan):
     """What would be posted, with the pilots whose times price it."""
 
     pilots: tuple[PilotBatch, ...] = ()
+    met: Met = Met()
 
     @property
     def n_pairs(self) -> int:
@@ -144,11 +180,39 @@ def make_plan(session: Session, settings: Settings, request: Campaign, *, adopte
     out = pilot_out(pilots) if request.wait_for_pilot else None
     if out is None:
         plan = _open_plan(session, settings, request, candidates, doubts, left)
-        return dataclasses.replace(plan, pilots=pilots)
+        met = _met(session, request.environment, plan.pages)
+        return dataclasses.replace(plan, pilots=pilots, met=met, warnings=met.warnings)
     is_first_look = request.pilot is None and not left.hits and not adopted
     if is_first_look and _open_plan(session, settings, request, candidates, doubts, left).n_hits:
         raise pilot_is_out(out, request)
     return PairsPlan(left=left, waits_for=waits_for(out), pilots=pilots)
+
+
+def who_met(
+    session: Session, environment: Environment, pages: Sequence[Sequence[HitItem]]
+) -> list[list[frozenset[str]]]:
+    """See `CampaignKind.who_met`; only audits know whose further answers they do not count."""
+    met = audit_store.met(session, environment)
+    return [
+        [met.get((item.pair, item.role), frozenset()) for item in page if not item.role.is_gold]
+        for page in pages
+    ]
+
+
+def _met(session: Session, environment: Environment, pages: Sequence[Sequence[HitItem]]) -> Met:
+    who = who_met(session, environment, pages)
+    asked = [workers for page in who for workers in page if workers]
+    if not asked:
+        return Met()
+    loads = answer_store.worker_loads(session, environment)
+    people = {load.worker for load in loads if not (load.excluded or load.capped)}
+    return Met(
+        len(asked),
+        hits=sum(map(any, who)),
+        kept_off=sum(bool(frozenset.intersection(*page)) for page in who),
+        people=len(people),
+        left=min(len(people - workers) for workers in asked),
+    )
 
 
 def _candidates(session: Session, request: Campaign) -> tuple[list[Pair], list[Pair]]:

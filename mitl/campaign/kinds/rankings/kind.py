@@ -21,6 +21,7 @@ from mitl.campaign.kinds.protocol import (
     columns,
     dry_keys,
     leftover,
+    nobody_met,
     plans_out,
     posted_keys,
     spread,
@@ -196,6 +197,7 @@ class RankingsKind:
     choices = tuple(Preference)
     dry_keys = dry_keys("systems", "hits", "comparisons", "alike")
     posted_keys = posted_keys("systems", "comparisons", "alike")
+    who_met = staticmethod(nobody_met)
     plan = staticmethod(make_plan)
     to_replace = staticmethod(comparison_store.hits_to_replace)
     add_items = staticmethod(comparison_store.add_items)

@@ -18,6 +18,7 @@ from mitl.campaign.kinds.protocol import (
     again_lines,
     columns,
     dry_keys,
+    nobody_met,
     posted_keys,
     spread,
 )
@@ -67,6 +68,7 @@ class SimilarityKind:
     choices: tuple[str, ...] = ()
     dry_keys = dry_keys("task", "hits", "pairs", "controls")
     posted_keys = posted_keys("task", "pairs", "controls", pilots=True)
+    who_met = staticmethod(nobody_met)
     plan = staticmethod(make_plan)
     add_items = staticmethod(rating_pages.add_items)
     items = staticmethod(rating_pages.questions)

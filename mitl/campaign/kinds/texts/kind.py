@@ -18,6 +18,7 @@ from mitl.campaign.kinds.protocol import (
     again_lines,
     columns,
     dry_keys,
+    nobody_met,
     posted_keys,
     spread,
 )
@@ -61,6 +62,7 @@ class TextsKind:
     choices = tuple(Outcome)
     dry_keys = dry_keys("task", "hits", "items", "controls")
     posted_keys = posted_keys("task", "items", "controls")
+    who_met = staticmethod(nobody_met)
     plan = staticmethod(make_plan)
     add_items = staticmethod(collection_store.add_items)
     items = staticmethod(collection_store.questions)
