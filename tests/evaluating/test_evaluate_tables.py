@@ -86,3 +86,11 @@ def test_scores_of_commands_at_work_beside_each_other_are_all_kept(tmp_path):
             pool.submit(keep_scores, tmp_path, {name: {"near": {"i2t": {"R@1": 0.5}}}}, {}, of_all=True)
 
     assert sorted({score.positives for score in kept_scores(tmp_path)}) == sorted(names)
+
+
+def test_the_unit_of_a_metric_is_said_once_of_both_directions():
+    """The comment above a tabular lists what is not in percent."""
+    way = figure("median rank", 3.0, 2.0, 4.0)
+    text = to_latex([way, replace(way, direction="t2i")])
+
+    assert text.startswith("% release, in percent but median rank, with 95 % intervals\n")

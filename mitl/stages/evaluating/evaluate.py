@@ -15,7 +15,7 @@ from mitl.core.whole_files import put_file, refuse_within
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
-from mitl.records import StageResult, several
+from mitl.records import StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
@@ -35,13 +35,11 @@ from mitl.stages.evaluating.figures import (
     ModelDifference,
     Sampling,
     compare,
-    ends_of,
     figures,
     keep_scores,
     nested,
     rsums,
     too_few,
-    value_of,
 )
 from mitl.stages.evaluating.gathering import RELEASE, Gathered, gather
 from mitl.stages.evaluating.pseudo_task import LabelledRatings, on_ratings
@@ -134,6 +132,7 @@ class EvaluatePaths(TypedDict, total=False):
 class _Evaluation:
     """What came of all models on all sets."""
 
+    gathered: Gathered
     figures: Sequence[Figure]
     agreement: Sequence[Figure]
     """Correlations with CxC's scores."""
@@ -141,6 +140,63 @@ class _Evaluation:
     tests: Sequence[ModelDifference]
     labelled: LabelledRatings | None
     fair: FairComparison
+
+    @property
+    def scores(self) -> ByMetric[float]:
+        """Positives → model → direction → metric → value."""
+        return nested((figure.place, figure.value) for figure in self.figures)
+
+    @property
+    def intervals(self) -> ByMetric[list[float]]:
+        """The same with [low, high]; metrics without an interval are left out."""
+        figures = [figure for figure in self.figures if figure.low is not None]
+        return nested((figure.place, [figure.low, figure.high]) for figure in figures)
+
+    def counts(self) -> EvaluateCounts:
+        """As ``--json`` has them."""
+        queries: dict[str, dict[str, int]] = {}
+        for figure in self.figures:
+            by_direction = queries.setdefault(figure.positives, {})
+            by_direction[figure.direction] = max(figure.queries, by_direction.get(figure.direction, 0))
+        return {
+            "scores": self.scores,
+            "intervals": self.intervals,
+            "queries": queries,
+            "environments": {
+                name: environment
+                for name, environment in self.gathered.environments.items()
+                if name in queries
+            },
+            "rsum": nested(
+                ((rsum.positives, rsum.model), {"value": rsum.value, "low": rsum.low, "high": rsum.high})
+                for rsum in self.rsums
+            ),
+            "correlations": nested(
+                (
+                    (figure.model, figure.direction),
+                    {"mean": figure.value, "std": figure.std, "low": figure.low, "high": figure.high},
+                )
+                for figure in self.agreement
+            ),
+            "paired": [asdict(test) for test in self.tests],
+            "pseudo_labels": self.labelled,
+            "fair": [asdict(figure) for figure in self.fair.figures],
+            "fair_differences": [asdict(difference) for difference in self.fair.differences],
+            "fair_groups": [asdict(group) for group in self.fair.groups],
+            "trained_on_release": self.gathered.trained_on_release,
+            "rankings_computed": self.gathered.computed,
+        }
+
+    def tables(self) -> tuple[Table, ...]:
+        """For people."""
+        return (
+            *score_tables(self.figures),
+            *rsum_table(self.rsums),
+            *correlation_table(self.agreement),
+            *labelled_table(self.labelled),
+            *comparison_table(self.tests),
+            *fair_tables(self.fair),
+        )
 
 
 def evaluate(
@@ -174,42 +230,42 @@ def evaluate_models(
     """
     refuse_within(request.csv, request.latex)
     gathered = gather(settings, request, progress)
-    rows = [
-        row
-        for model in gathered.models
-        for row in score_model(
+    rows, within = [], []
+    for model in gathered.models:
+        rows += score_model(
             model, gathered.tasks, gathered.sides, request.directions, request.wanted.short, progress
         )
-    ]
-    rows += [
-        row
-        for model in gathered.models
-        for row in score_within_sides(model, gathered.within, gathered.sides, request.wanted, progress)
-    ]
-    rows = [gathered.with_groups(row) for row in rows]
+        within += score_within_sides(model, gathered.within, gathered.sides, request.wanted, progress)
+    rows = [gathered.with_groups(row) for row in (*rows, *within)]
     sets = [*(task.name for task in gathered.tasks), NAME]
     rows.sort(key=lambda row: sets.index(row.positives))
-    scores = figures(rows, request.sampling)
     gathered.warnings += too_few(rows, request.sampling, request.paired_with)
     rated, agreement = _correlated(gathered, request)
-    sums = rsums(rows, request.sampling)
     tests = []
     if request.paired_with:
         tests = compare(rows, request.paired_with, request.sampling)
         tests += compare_correlations(rated, request.paired_with, request.sampling)
-    fair = compare_fairly(settings, request, gathered, progress) if request.against.fair else FairComparison()
-    sits = gathered.rated.get(Likeness.SITS)
-    labelled = None
-    if gathered.pseudo_labels is not None and sits is not None:
-        labelled = on_ratings(gathered.pseudo_labels, sits, rated)
-    evaluation = _Evaluation(scores, agreement, sums, tests, labelled, fair)
-    changed = _write(request, evaluation)
+    sits, labels = gathered.rated.get(Likeness.SITS), gathered.pseudo_labels
+    found = _Evaluation(
+        gathered,
+        figures(rows, request.sampling),
+        agreement,
+        rsums(rows, request.sampling),
+        tests,
+        None if sits is None or labels is None else on_ratings(labels, sits, rated),
+        compare_fairly(settings, request, gathered, progress) if request.against.fair else FairComparison(),
+    )
+    changed = []
+    if request.csv is not None:
+        changed.append(put_file(request.csv, to_csv([*found.figures, *agreement, *found.rsums], tests)))
+    if request.latex is not None:
+        changed.append(put_file(request.latex, to_latex([*found.figures, *agreement]).encode()))
     if gathered.project is not None:
         changed.append(
             keep_scores(
                 settings.runs,
-                nested(scores, value_of),
-                nested(scores, ends_of),
+                found.scores,
+                found.intervals,
                 of_all=gathered.of_all,
                 environments=gathered.environments,
                 taught={RELEASE: gathered.trained_on_release},
@@ -221,7 +277,20 @@ def evaluate_models(
                 },
             )
         )
-    return _result(request, gathered, evaluation, idle=bool(changed) and not any(changed))
+    idle = bool(changed) and not any(changed) and not gathered.computed
+    lines = ["nothing to do: these scores are kept already"] if idle else []
+    if gathered.computed:
+        lines.append(f"{several(gathered.computed, 'ranking')} computed")
+    paths = {"release": request.against.release, "csv": request.csv, "latex": request.latex}
+    return StageResult(
+        status="nothing_to_do" if idle else "done",
+        counts=found.counts(),
+        paths={name: str(path) for name, path in paths.items() if path is not None},
+        warnings=tuple(gathered.warnings),
+        tables=found.tables(),
+        lines=(*lines, *fair_lines(found.fair)),
+        next="" if gathered.project is None else "mitl report",
+    )
 
 
 def _sha256(arrays: Iterable[NDArray[Any]]) -> str:
@@ -261,94 +330,3 @@ def _correlated(gathered: Gathered, request: EvaluationRequest) -> tuple[_Rated,
                     raise MetricError(f"{model.name} {kind.value}: {error}") from error
                 gathered.warnings.append(f"{model.name}: {kind.value} is left out: {error}")
     return rated, figures
-
-
-def _write(request: EvaluationRequest, evaluation: _Evaluation) -> list[bool]:
-    """Write the files that are wanted; whether each of them changed."""
-    changed = []
-    if request.csv is not None:
-        rows = [*evaluation.figures, *evaluation.agreement, *evaluation.rsums]
-        changed.append(put_file(request.csv, to_csv(rows, evaluation.tests)))
-    if request.latex is not None:
-        changed.append(
-            put_file(request.latex, to_latex([*evaluation.figures, *evaluation.agreement]).encode())
-        )
-    return changed
-
-
-def _result(
-    request: EvaluationRequest, gathered: Gathered, evaluation: _Evaluation, *, idle: bool
-) -> StageResult:
-    queries = _queries(evaluation.figures)
-    idle = idle and not gathered.computed
-    computed = (f"{several(gathered.computed, 'ranking')} computed",) if gathered.computed else ()
-    counts: EvaluateCounts = {
-        "scores": nested(evaluation.figures, value_of),
-        "intervals": nested(evaluation.figures, ends_of),
-        "queries": queries,
-        "environments": {
-            name: environment for name, environment in gathered.environments.items() if name in queries
-        },
-        "rsum": _two_level(
-            (rsum.positives, rsum.model, {"value": rsum.value, "low": rsum.low, "high": rsum.high})
-            for rsum in evaluation.rsums
-        ),
-        "correlations": _two_level(
-            (
-                figure.model,
-                figure.direction,
-                {"mean": figure.value, "std": figure.std, "low": figure.low, "high": figure.high},
-            )
-            for figure in evaluation.agreement
-        ),
-        "paired": [asdict(test) for test in evaluation.tests],
-        "pseudo_labels": evaluation.labelled,
-        "fair": [asdict(figure) for figure in evaluation.fair.figures],
-        "fair_differences": [asdict(difference) for difference in evaluation.fair.differences],
-        "fair_groups": [asdict(group) for group in evaluation.fair.groups],
-        "trained_on_release": gathered.trained_on_release,
-        "rankings_computed": gathered.computed,
-    }
-    paths: EvaluatePaths = {}
-    if request.against.release is not None:
-        paths["release"] = str(request.against.release)
-    if request.csv is not None:
-        paths["csv"] = str(request.csv)
-    if request.latex is not None:
-        paths["latex"] = str(request.latex)
-    tables = (
-        *score_tables(evaluation.figures),
-        *rsum_table(evaluation.rsums),
-        *correlation_table(evaluation.agreement),
-        *labelled_table(evaluation.labelled),
-        *comparison_table(evaluation.tests),
-        *fair_tables(evaluation.fair),
-    )
-    return StageResult(
-        status="nothing_to_do" if idle else "done",
-        counts=counts,
-        paths=paths,
-        warnings=tuple(gathered.warnings),
-        tables=tables,
-        lines=(
-            *(("nothing to do: these scores are kept already",) if idle else computed),
-            *fair_lines(evaluation.fair),
-        ),
-        next="" if gathered.project is None else "mitl report",
-    )
-
-
-def _two_level(cells: Iterable[tuple[str, str, dict[str, float | None]]]) -> Ends:
-    nested_cells: Ends = {}
-    for outer, inner, cell in cells:
-        nested_cells.setdefault(outer, {})[inner] = cell
-    return nested_cells
-
-
-def _queries(figures: Sequence[Figure]) -> dict[str, dict[str, int]]:
-    """Positives → direction → queries that count."""
-    counted: dict[str, dict[str, int]] = {}
-    for figure in figures:
-        by_direction = counted.setdefault(figure.positives, {})
-        by_direction[figure.direction] = max(figure.queries, by_direction.get(figure.direction, 0))
-    return counted

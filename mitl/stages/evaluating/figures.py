@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,6 +84,11 @@ class Figure:
     std: float | None = None
     """Of the samples, where the metric is a mean over samples."""
 
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Positives, model, direction, metric."""
+        return self.positives, self.model, self.direction, self.metric
+
 
 @dataclass(frozen=True, slots=True)
 class ModelDifference:
@@ -109,28 +114,13 @@ def figures(rows: Iterable[Scored], sampling: Sampling) -> list[Figure]:
 def _figure(row: Scored, values: QueryValues, sampling: Sampling) -> Figure:
     from mitl.metrics.intervals import interval
 
-    queries = len(np.unique(values.query_ids))
     low = high = None
     if sampling.intervals and row.units(values.query_ids) > 1:
-        ends = interval(
-            values,
-            samples=sampling.samples,
-            confidence=CONFIDENCE,
-            seed=sampling.seed,
-            groups=row.groups,
-        )
+        ends = interval(values, samples=sampling.samples, seed=sampling.seed, groups=row.groups)
         low, high = ends.low, ends.high
-    return Figure(
-        row.positives,
-        row.model,
-        row.direction,
-        values.metric,
-        values.estimate,
-        low,
-        high,
-        queries,
-        values.left_out,
-    )
+    about = row.positives, row.model, row.direction, values.metric
+    queries = len(np.unique(values.query_ids))
+    return Figure(*about, values.estimate, low, high, queries, values.left_out)
 
 
 def too_few(rows: Iterable[Scored], sampling: Sampling, against: str | None) -> Iterator[str]:
@@ -152,14 +142,19 @@ def too_few(rows: Iterable[Scored], sampling: Sampling, against: str | None) -> 
 class _RecallSum:
     """R@1 + R@5 + R@10 of one model on one set, query by query, of i2t and of t2i."""
 
+    rows: tuple[Scored, ...]
     parts: tuple[QueryValues, ...]
-    drawn: tuple[Callable[[Ids], Ids], ...]
+
+    @property
+    def drawn(self) -> list[Callable[[Ids], Ids]]:
+        """What is drawn with the queries of each direction."""
+        return [row.drawn for row in self.rows]
 
     @property
     def has_interval(self) -> bool:
         """Whether several queries, or groups of them, are drawn in each direction."""
-        both = zip(self.parts, self.drawn, strict=True)
-        return min(len(np.unique(of(part.query_ids))) for part, of in both) > 1
+        both = zip(self.rows, self.parts, strict=True)
+        return min(row.units(part.query_ids) for row, part in both) > 1
 
 
 def _recall_sums(rows: Sequence[Scored]) -> dict[tuple[str, str], _RecallSum]:
@@ -169,21 +164,20 @@ def _recall_sums(rows: Sequence[Scored]) -> dict[tuple[str, str], _RecallSum]:
         by_pair.setdefault((row.positives, row.model), {})[row.direction] = row
     sums = {}
     for pair, by_direction in by_pair.items():
-        both = [row for row in map(by_direction.get, ("i2t", "t2i")) if row is not None]
-        parts = [part for part in map(_recall_sum, both) if part is not None]
+        both = tuple(row for row in map(by_direction.get, ("i2t", "t2i")) if row is not None)
+        parts = tuple(part for part in map(_recall_sum, both) if part is not None)
         if len(parts) == 2:
-            sums[pair] = _RecallSum(tuple(parts), tuple(row.drawn for row in both))
+            sums[pair] = _RecallSum(both, parts)
     return sums
 
 
 def _recall_sum(row: Scored) -> QueryValues | None:
     """The sum of a query's recalls; None where one is missing."""
-    recalls = [row.of(f"R@{k}") for k in RSUM_KS]
-    present = [recall for recall in recalls if recall is not None]
-    if len(present) < len(recalls):
+    recalls = [recall for recall in (row.of(f"R@{k}") for k in RSUM_KS) if recall is not None]
+    if len(recalls) < len(RSUM_KS):
         return None
-    total = np.sum([recall.values for recall in present], axis=0)
-    return QueryValues("RSUM", present[0].query_ids, total, weights=present[0].weights)
+    total = np.sum([recall.values for recall in recalls], axis=0)
+    return QueryValues("RSUM", recalls[0].query_ids, total, weights=recalls[0].weights)
 
 
 def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
@@ -236,13 +230,7 @@ def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[Mod
         if row.units(both[0].query_ids) < 2:
             continue
         try:
-            test = paired(
-                *both,
-                samples=sampling.samples,
-                confidence=CONFIDENCE,
-                seed=sampling.seed,
-                groups=row.groups,
-            )
+            test = paired(*both, samples=sampling.samples, seed=sampling.seed, groups=row.groups)
         except MetricError as error:
             raise MetricError(f"{row.model} and {other.model} on {row.positives}: {error}") from error
         about = row.positives, row.model, other.model, row.direction, values.metric
@@ -256,14 +244,8 @@ def _compared_sums(rows: Sequence[Scored], against: str, sampling: Sampling) -> 
     for (positives, model), total in sums.items():
         theirs = sums.get((positives, against))
         if model != against and theirs is not None and total.has_interval:
-            test = paired_sum(
-                total.parts,
-                theirs.parts,
-                total.drawn,
-                samples=sampling.samples,
-                confidence=CONFIDENCE,
-                seed=sampling.seed,
-            )
+            both = total.parts, theirs.parts, total.drawn
+            test = paired_sum(*both, samples=sampling.samples, seed=sampling.seed)
             yield ModelDifference(positives, model, against, "both", "RSUM", *astuple(test))
 
 
@@ -278,30 +260,18 @@ def _of_queries(values: QueryValues, query_ids: Ids) -> QueryValues:
     if kept.all():
         return values
     assert values.weights is None, "only folds have weights, and every model is scored on all of them"
-    return QueryValues(
-        values.metric, values.query_ids[kept], values.values[kept], values.statistic, None, values.left_out
-    )
+    return replace(values, query_ids=values.query_ids[kept], values=values.values[kept])
 
 
-def nested(figures: Iterable[Figure], cell: Callable[[Figure], T | None]) -> ByMetric[T]:
-    """Positives → model → direction → metric → cell; metrics without one are left out."""
-    cells: ByMetric[T] = {}
-    for figure in figures:
-        value = cell(figure)
-        if value is not None:
-            by_direction = cells.setdefault(figure.positives, {}).setdefault(figure.model, {})
-            by_direction.setdefault(figure.direction, {})[figure.metric] = value
-    return cells
-
-
-def value_of(figure: Figure) -> float:
-    """A figure's value."""
-    return figure.value
-
-
-def ends_of(figure: Figure) -> list[float] | None:
-    """[low, high] of a figure; None where there is no interval."""
-    return None if figure.low is None or figure.high is None else [figure.low, figure.high]
+def nested(cells: Iterable[tuple[tuple[str, ...], object]]) -> dict[str, Any]:
+    """Values under several keys each as dictionaries in each other, from the first key to the last."""
+    tree: dict[str, Any] = {}
+    for (*keys, last), value in cells:
+        branch = tree
+        for key in keys:
+            branch = branch.setdefault(key, {})
+        branch[last] = value
+    return tree
 
 
 def keep_scores(
@@ -333,7 +303,7 @@ def keep_scores(
         marks: model → hash of what its rankings depend on. Where it is as it was, what is kept of other metrics and of
             the other direction between two sides stays; elsewhere the model's scores on the set are replaced.
     """
-    environment_of, taught, contents, marks = environments or {}, taught or {}, contents or {}, marks or {}
+    environments, taught, contents, marks = environments or {}, taught or {}, contents or {}, marks or {}
     path = runs / SCORES_FILE
     with one_clear_line(path, "nothing else was to be done"), only_writer(path.parent):
         kept: dict[str, dict[str, Any]] = {}
@@ -341,26 +311,24 @@ def keep_scores(
             kept_scores(runs)  # which refuses what holds something else
             kept = json.loads(path.read_bytes())
         for positives, by_model in scores.items():
-            content = {CONTENT: contents[positives]} if positives in contents else {}
+            content = contents.get(positives)
             old = {
                 model: by_way
                 for model, by_way in kept.get(positives, {}).items()
-                if not content or by_way.get(CONTENT) == content[CONTENT]
+                if content is None or by_way.get(CONTENT) == content
             }
-            new = {
-                model: {
-                    direction: _with_ends(
-                        values, intervals.get(positives, {}).get(model, {}).get(direction, {})
-                    )
-                    for direction, values in by_direction.items()
+            new = {}
+            for model, by_direction in by_model.items():
+                ends = intervals.get(positives, {}).get(model, {})
+                ways = {way: _with_ends(values, ends.get(way, {})) for way, values in by_direction.items()}
+                facts = {
+                    CONTENT: content,
+                    RANKINGS: marks.get(model),
+                    "environment": environments.get(positives),
+                    "taught_by": taught.get(positives, {}).get(model),
                 }
-                | content
-                | ({RANKINGS: marks[model]} if model in marks else {})
-                | ({"environment": environment_of[positives]} if positives in environment_of else {})
-                | ({"taught_by": taught[positives][model]} if model in taught.get(positives, {}) else {})
-                for model, by_direction in by_model.items()
-            }
-            new = {model: _beside(old.get(model, {}), by_way) for model, by_way in new.items()}
+                told = {name: fact for name, fact in facts.items() if fact is not None}
+                new[model] = _beside(old.get(model, {}), {**ways, **told})
             kept[positives] = new if of_all else {**old, **new}
         return put_file(path, (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode())
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from mitl.core.formats import csv_bytes, escape_tex
 from mitl.metrics.table import metric_named
@@ -12,170 +11,130 @@ from mitl.stages.evaluating.fair import FairComparison, FairDifference, FairFigu
 from mitl.stages.evaluating.figures import Figure, ModelDifference
 from mitl.stages.evaluating.pseudo_task import LabelledRatings
 
-COLUMNS = (
-    "positives",
-    "model",
-    "direction",
-    "metric",
-    "value",
-    "low",
-    "high",
-    "queries",
-    "left_out",
-    "against",
-    "difference",
-    "difference_low",
-    "difference_high",
-    "p_value",
-)
+FIGURE = ("positives", "model", "direction", "metric", "value", "low", "high", "queries", "left_out")
+COMPARED = ("against", "difference", "difference_low", "difference_high", "p_value")
 _FROM_MINUS_1 = ("Kendall", "Spearman", "Pearson")
 """Metrics that lie between -1 and 1, where the third digit tells models apart, by the beginnings of their names."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One line of a table: a model in one direction."""
-
-    model: str
-    direction: str
-    queries: int
-    by_metric: Mapping[str, Figure]
-
-
 def score_tables(figures: Sequence[Figure]) -> tuple[Table, ...]:
     """A table for each set of positives: a row a model and direction, a column a metric."""
-    tables = []
+    tables: list[Table] = []
     for positives in dict.fromkeys(figure.positives for figure in figures):
         of_set = [figure for figure in figures if figure.positives == positives]
-        rows, metrics = _rows(of_set)
-        title = f"{positives}, {unit(of_set, metrics)}"
-        body = tuple(
-            (row.model, row.direction, row.queries, *(_cell(row.by_metric.get(metric)) for metric in metrics))
-            for row in rows
-        )
-        tables.append(Table(title, ("model", "direction", "queries", *metrics), body))
+        queries: dict[tuple[str, str], int] = {}
+        for f in of_set:
+            queries[f.model, f.direction] = max(f.queries, queries.get((f.model, f.direction), 0))
+        cells = [((f.model, f.direction, queries[f.model, f.direction]), f.metric, _cell(f)) for f in of_set]
+        tables += _grid(f"{positives}, {unit(of_set)}", ("model", "direction", "queries"), cells)
     return tuple(tables)
 
 
 def rsum_table(rsums: Sequence[Figure]) -> tuple[Table, ...]:
     """One table: a row a model, a column a set; nothing where there is none."""
-    if not rsums:
-        return ()
-    sets = list(dict.fromkeys(figure.positives for figure in rsums))
-    figure_of = {(figure.model, figure.positives): figure for figure in rsums}
-    models = dict.fromkeys(figure.model for figure in rsums)
-    body = tuple(
-        (model, *(_cell(figure_of.get((model, positives))) for positives in sets)) for model in models
-    )
-    return (Table("RSUM: R@1 + R@5 + R@10 of both directions, 0 to 600", ("model", *sets), body),)
+    cells = [((f.model,), f.positives, _cell(f)) for f in rsums]
+    return _grid("RSUM: R@1 + R@5 + R@10 of both directions, 0 to 600", ("model",), cells)
 
 
 def correlation_table(agreement: Sequence[Figure]) -> tuple[Table, ...]:
     """One row a model, a column a kind of people's scores; nothing where there is none."""
-    if not agreement:
-        return ()
-    kinds = list(dict.fromkeys(figure.direction for figure in agreement))
-    figure_of = {(figure.model, figure.direction): figure for figure in agreement}
-    body = tuple(
-        (model, *(_with_std(figure_of.get((model, kind))) for kind in kinds))
-        for model in dict.fromkeys(figure.model for figure in agreement)
-    )
     title = "Spearman's correlation with people's scores x 100: mean ± standard deviation of the samples"
-    return (Table(title, ("model", *(kind.upper() for kind in kinds)), body),)
+    cells = [
+        ((f.model,), f.direction.upper(), f"{100 * f.value:.1f} ± {100 * (f.std or 0.0):.1f}")
+        for f in agreement
+    ]
+    return _grid(title, ("model",), cells)
+
+
+def _grid(
+    title: str, head: tuple[str, ...], cells: Sequence[tuple[tuple[object, ...], str, str]]
+) -> tuple[Table, ...]:
+    """Of (row, column, cell): what is said of a row stands first, under ``head``; nothing where there is no cell."""
+    by_row: dict[tuple[object, ...], dict[str, str]] = {}
+    for row, column, cell in cells:
+        by_row.setdefault(row, {})[column] = cell
+    columns = tuple(dict.fromkeys(column for _, column, _ in cells))
+    body = tuple((*row, *(of_row.get(column) for column in columns)) for row, of_row in by_row.items())
+    return (Table(title, head + columns, body),) if cells else ()
+
+
+def _table(title: str, rows: Sequence[Mapping[str, object]]) -> tuple[Table, ...]:
+    """Of rows that all have the same columns; nothing where there is no row."""
+    if not rows:
+        return ()
+    return (Table(title, tuple(rows[0]), tuple(tuple(row.values()) for row in rows)),)
 
 
 def labelled_table(labelled: LabelledRatings | None) -> tuple[Table, ...]:
     """Pseudo-labels and models over the rated pairs; nothing where there are none."""
     if labelled is None:
         return ()
-    rows = [
-        (model, f"{correlations['with_scores']:.3f}", f"{correlations['with_labels']:.3f}")
-        for model, correlations in labelled["models"].items()
+    head = ("pseudo-labels", f"{labelled['labels_with_scores']:.3f}", None)
+    models = [
+        (model, f"{found['with_scores']:.3f}", f"{found['with_labels']:.3f}")
+        for model, found in labelled["models"].items()
     ]
     title = f"Pearson's correlation over {labelled['pairs']:,} rated pairs of images and captions"
-    head = ("pseudo-labels", f"{labelled['labels_with_scores']:.3f}", None)
-    return (Table(title, ("", "people's scores", "pseudo-labels"), (head, *rows)),)
-
-
-def _with_std(figure: Figure | None) -> str | None:
-    return None if figure is None else f"{100 * figure.value:.1f} ± {100 * (figure.std or 0.0):.1f}"
+    return (Table(title, ("", "people's scores", "pseudo-labels"), (head, *models)),)
 
 
 def comparison_table(comparisons: Sequence[ModelDifference]) -> tuple[Table, ...]:
     """One row a set, model, direction and metric; nothing where nothing was compared."""
-    if not comparisons:
-        return ()
-    body = tuple(
-        (
-            comparison.positives,
-            comparison.model,
-            comparison.direction,
-            comparison.metric,
-            _difference(comparison),
-            f"{comparison.p_value:.3f}" if comparison.p_value >= 0.0005 else "<0.001",
-        )
-        for comparison in comparisons
-    )
-    title = f"minus {comparisons[0].against}, query by query: difference (95 % interval), p of a paired test"
-    return (Table(title, ("positives", "model", "direction", "metric", "difference", "p"), body),)
+    rows = [
+        {
+            "positives": test.positives,
+            "model": test.model,
+            "direction": test.direction,
+            "metric": test.metric,
+            "difference": _difference(test),
+            "p": f"{test.p_value:.3f}" if test.p_value >= 0.0005 else "<0.001",
+        }
+        for test in comparisons
+    ]
+    against = comparisons[0].against if comparisons else ""
+    return _table(f"minus {against}, query by query: difference (95 % interval), p of a paired test", rows)
 
 
 def _difference(comparison: ModelDifference) -> str:
     """With its interval, fine enough to show on which side of 0 the ends are."""
     digits = 3 if comparison.metric.startswith(_FROM_MINUS_1) else 2
-    middle, low, high = (
-        f"{scaled(comparison.metric, value):+.{digits}f}"
-        for value in (comparison.difference, comparison.low, comparison.high)
-    )
+    ends = comparison.difference, comparison.low, comparison.high
+    middle, low, high = (f"{scaled(comparison.metric, value):+.{digits}f}" for value in ends)
     return f"{middle} ({low} to {high})"
 
 
 def to_csv(figures: Sequence[Figure], comparisons: Sequence[ModelDifference]) -> bytes:
     """CSV: one row a figure, in the metric's own unit (shares from 0 to 1), with the paired test where there is one."""
-    tests = {
-        (comparison.positives, comparison.model, comparison.direction, comparison.metric): comparison
-        for comparison in comparisons
-    }
-    rows: list[Sequence[object]] = [COLUMNS]
+    tests = {(test.positives, test.model, test.direction, test.metric): test for test in comparisons}
+    rows: list[Sequence[object]] = [(*FIGURE, *COMPARED)]
     for figure in figures:
-        test = tests.get((figure.positives, figure.model, figure.direction, figure.metric))
-        compared = (
-            ("",) * 5 if test is None else (test.against, test.difference, test.low, test.high, test.p_value)
-        )
-        about = figure.positives, figure.model, figure.direction, figure.metric
-        rows.append(
-            (*about, figure.value, figure.low, figure.high, figure.queries, figure.left_out, *compared)
-        )
+        test, values = tests.get(figure.place), (figure.value, figure.low, figure.high)
+        compared: Sequence[object] = ("",) * len(COMPARED)
+        if test is not None:
+            compared = test.against, test.difference, test.low, test.high, test.p_value
+        rows.append((*figure.place, *values, figure.queries, figure.left_out, *compared))
     return csv_bytes(rows)
 
 
-def _rows(figures: Sequence[Figure]) -> tuple[list[_Row], list[str]]:
-    metrics = list(dict.fromkeys(figure.metric for figure in figures))
-    by_row: dict[tuple[str, str], dict[str, Figure]] = {}
-    for figure in figures:
-        by_row.setdefault((figure.model, figure.direction), {})[figure.metric] = figure
-    return [
-        _Row(model, direction, max(figure.queries for figure in by_metric.values()), by_metric)
-        for (model, direction), by_metric in by_row.items()
-    ], metrics
-
-
-def unit(figures: Iterable[Figure], metrics: Iterable[str]) -> str:
+def unit(figures: Sequence[Figure]) -> str:
     """What the numbers of a table are in, for its title."""
-    plain = [metric for metric in metrics if _is_plain(metric)]
+    plain = [metric for metric in dict.fromkeys(f.metric for f in figures) if _is_plain(metric)]
     unit = "in percent" + (f" but {' and '.join(plain)}" if plain else "")
     return f"{unit}, with 95 % intervals" if any(figure.low is not None for figure in figures) else unit
 
 
-def _cell(figure: Figure | None) -> str | None:
-    if figure is None:
-        return None
-    value = f"{scaled(figure.metric, figure.value):.{max(2, digits_of(figure.metric))}f}"
-    if figure.low is None or figure.high is None:
-        return value
-    low, high = (scaled(figure.metric, end) for end in (figure.low, figure.high))
+def _cell(figure: Figure) -> str:
+    """A value of two digits at least, and its interval."""
     digits = digits_of(figure.metric)
-    return f"{value} ({low:.{digits}f}–{high:.{digits}f})"
+    value = f"{scaled(figure.metric, figure.value):.{max(2, digits)}f}"
+    ends = _shown_ends(figure)
+    return f"{value} ({ends[0]}–{ends[1]})" if ends else value
+
+
+def _shown_ends(figure: Figure) -> list[str]:
+    """Both ends of the interval as they are shown; empty where there is none."""
+    ends = [end for end in (figure.low, figure.high) if end is not None]
+    return [f"{scaled(figure.metric, end):.{digits_of(figure.metric)}f}" for end in ends]
 
 
 def digits_of(metric: str) -> int:
@@ -211,70 +170,50 @@ def _tabular(positives: str, figures: Sequence[Figure]) -> str:
         for direction in directions
         for metric in dict.fromkeys(figure.metric for figure in figures if figure.direction == direction)
     ]
-    figure_of = {(figure.model, figure.direction, figure.metric): figure for figure in figures}
+    cells = {(f.model, f.direction, f.metric): _tex_cell(f) for f in figures}
     heads, rules, first = [], [], 2
     for direction in directions:
         width = sum(way == direction for way, _ in columns)
         heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_tex(direction)}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
         first += width
-    metrics = [metric for _, metric in columns]
     lines = [
-        f"% {positives}, {unit(figures, metrics)}".replace("\n", " "),
+        f"% {positives}, {unit(figures)}".replace("\n", " "),
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
         " & ".join(["", *heads]) + r" \\",
         "".join(rules),
-        " & ".join(["model", *(escape_tex(metric) for metric in metrics)]) + r" \\",
+        " & ".join(["model", *(escape_tex(metric) for _, metric in columns)]) + r" \\",
         r"\midrule",
     ]
     for model in dict.fromkeys(figure.model for figure in figures):
-        cells = [_tex_cell(figure_of.get((model, *column))) for column in columns]
-        lines.append(" & ".join([escape_tex(model), *cells]) + r" \\")
+        row = [cells.get((model, *column), "--") for column in columns]
+        lines.append(" & ".join([escape_tex(model), *row]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _tex_cell(figure: Figure | None) -> str:
-    if figure is None:
-        return "--"
-    digits = digits_of(figure.metric)
-    value = f"{scaled(figure.metric, figure.value):.{digits}f}"
-    if figure.low is None or figure.high is None:
-        return value
-    low, high = (scaled(figure.metric, end) for end in (figure.low, figure.high))
-    return rf"{value} {{\scriptsize [{low:.{digits}f}, {high:.{digits}f}]}}"
-
-
-_FAIR_FIGURES = (
-    "model",
-    "direction",
-    "metric",
-    "queries",
-    "naive",
-    "fair",
-    "prediction-powered",
-    "Horvitz-Thompson",
-    "holes",
-)
-_RANKING = ("direction", "metric", "place", "models", "")
-_FAIR_DIFFERENCES = ("model", "minus", "direction", "metric", "naive", "fair", "prediction-powered", "")
+def _tex_cell(figure: Figure) -> str:
+    value = f"{scaled(figure.metric, figure.value):.{digits_of(figure.metric)}f}"
+    ends = _shown_ends(figure)
+    return rf"{value} {{\scriptsize [{ends[0]}, {ends[1]}]}}" if ends else value
 
 
 def fair_tables(made: FairComparison) -> tuple[Table, ...]:
     """A row a model, direction and metric, one a group of the ranking, one a pair of models; nothing without models."""
-    tables = []
-    if made.figures:
-        title = "release, if every pair of the pool were judged: in percent, with 95 % intervals over audits"
-        tables.append(
-            Table(title, _FAIR_FIGURES, tuple(_fair_figure(figure, made) for figure in made.figures))
-        )
-    if made.differences and made.groups:
-        title = "ranking by fair scores: models in groups that the audit tells apart"
-        tables.append(Table(title, _RANKING, tuple(map(_fair_group, made.groups))))
-    if made.differences:
-        title = "differences of models: in points, with 95 % intervals over audits"
-        tables.append(Table(title, _FAIR_DIFFERENCES, tuple(map(_fair_difference, made.differences))))
-    return tuple(tables)
+    return (
+        *_table(
+            "release, if every pair of the pool were judged: in percent, with 95 % intervals over audits",
+            [_fair_figure(figure, made) for figure in made.figures],
+        ),
+        *_table(
+            "ranking by fair scores: models in groups that the audit tells apart",
+            [_fair_group(group) for group in made.groups if made.differences],
+        ),
+        *_table(
+            "differences of models: in points, with 95 % intervals over audits",
+            [_fair_difference(difference) for difference in made.differences],
+        ),
+    )
 
 
 def fair_lines(made: FairComparison) -> tuple[str, ...]:
@@ -302,24 +241,22 @@ def fair_lines(made: FairComparison) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _fair_figure(figure: FairFigure, comparison: FairComparison) -> tuple[object, ...]:
-    peers = [
-        peer
-        for peer in comparison.figures
-        if (peer.direction, peer.metric) == (figure.direction, figure.metric)
-    ]
+def _fair_figure(figure: FairFigure, comparison: FairComparison) -> dict[str, object]:
+    about = figure.direction, figure.metric
+    peers = [peer for peer in comparison.figures if (peer.direction, peer.metric) == about]
     naive = 1 + sum(peer.naive > figure.naive for peer in peers)
-    return (
-        figure.model,
-        figure.direction,
-        figure.metric,
-        figure.queries,
-        f"{100 * figure.naive:.1f} #{naive}",
-        f"{100 * figure.settled:.1f}{_places(figure, comparison.differences, len(peers))}",
-        f"{100 * figure.prediction_powered:.1f} ({100 * figure.low:.1f} to {100 * figure.high:.1f})",
-        f"{100 * figure.horvitz_thompson:.1f}",
-        f"{100 * figure.holes:.1f}",
-    )
+    ends = f"({100 * figure.low:.1f} to {100 * figure.high:.1f})"
+    return {
+        "model": figure.model,
+        "direction": figure.direction,
+        "metric": figure.metric,
+        "queries": figure.queries,
+        "naive": f"{100 * figure.naive:.1f} #{naive}",
+        "fair": f"{100 * figure.settled:.1f}{_places(figure, comparison.differences, len(peers))}",
+        "prediction-powered": f"{100 * figure.prediction_powered:.1f} {ends}",
+        "Horvitz-Thompson": f"{100 * figure.horvitz_thompson:.1f}",
+        "holes": f"{100 * figure.holes:.1f}",
+    }
 
 
 def _places(figure: FairFigure, differences: Sequence[FairDifference], models: int) -> str:
@@ -333,13 +270,22 @@ def _places(figure: FairFigure, differences: Sequence[FairDifference], models: i
     if len(signed) < models - 1 or models == 1:
         return ""
     signs = [sign * difference.sign for difference, sign in signed]
-    first, last = 1 + signs.count(-1), models - signs.count(1)
-    return f" #{first}" if first == last else f" #{first}-{last}"
+    return f" {_span(1 + signs.count(-1), models - signs.count(1))}"
 
 
-def _fair_group(group: FairGroup) -> tuple[object, ...]:
-    place = f"#{group.first}" if group.first == group.last else f"#{group.first}-{group.last}"
-    return group.direction, group.metric, place, ", ".join(group.models), "; ".join(_standing(group))
+def _span(first: int, last: int) -> str:
+    """A place among the models, or the places that it lies between."""
+    return f"#{first}" if first == last else f"#{first}-{last}"
+
+
+def _fair_group(group: FairGroup) -> dict[str, object]:
+    return {
+        "direction": group.direction,
+        "metric": group.metric,
+        "place": _span(group.first, group.last),
+        "models": ", ".join(group.models),
+        "": "; ".join(_standing(group)),
+    }
 
 
 def _standing(group: FairGroup) -> Iterator[str]:
@@ -361,23 +307,18 @@ def _standing(group: FairGroup) -> Iterator[str]:
         yield f"about {group.more_for_two:,} more audited pairs would separate some two, {rest}"
 
 
-def _fair_difference(difference: FairDifference) -> tuple[object, ...]:
+def _fair_difference(difference: FairDifference) -> dict[str, object]:
     more = (
         "no audit would" if difference.more is None else f"about {difference.more:,} more audited pairs would"
     )
-    apart = "apart" if difference.apart else f"not told apart; {more}"
-    middle, low, high = (
-        f"{100 * value:+.1f}" for value in (difference.prediction_powered, difference.low, difference.high)
-    )
-    interval = f"{middle} ({low} to {high})"
-    naive, fair = f"{100 * difference.naive:+.1f}", f"{100 * difference.settled:+.1f}"
-    return (
-        difference.model,
-        difference.against,
-        difference.direction,
-        difference.metric,
-        naive,
-        fair,
-        interval,
-        apart,
-    )
+    ends = f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
+    return {
+        "model": difference.model,
+        "minus": difference.against,
+        "direction": difference.direction,
+        "metric": difference.metric,
+        "naive": f"{100 * difference.naive:+.1f}",
+        "fair": f"{100 * difference.settled:+.1f}",
+        "prediction-powered": f"{100 * difference.prediction_powered:+.1f} {ends}",
+        "": "apart" if difference.apart else f"not told apart; {more}",
+    }
