@@ -172,6 +172,16 @@ def scores_of_all(annotator: ScoresPairs, queries: Encoded, gallery: Encoded) ->
     return scores if queries.modality == "image" else np.ascontiguousarray(scores.T)
 
 
+@dataclass(frozen=True, slots=True)
+class PaidPairs:
+    """To what the pairs of an annotator are held that may cost money."""
+
+    at_once: int
+    """After so many their scores are kept at the latest: it is what a kill may cost."""
+    most: int | None
+    """How many may be asked for in all; None for any number."""
+
+
 class SearchesItself(Annotator, Protocol):
     """It finds the nearest items in a way of its own."""
 
@@ -219,9 +229,9 @@ def is_exact(annotator: object) -> bool:
     return bool(getattr(annotator, "is_exact", True))
 
 
-def most_at_once(annotator: object) -> int | None:
-    """Pairs after which its scores are kept at the latest, as a kill may cost so many; None where it says nothing."""
-    return getattr(annotator, "most_at_once", None)
+def paid_pairs(annotator: object) -> PaidPairs | None:
+    """To what its pairs are held if they may cost money; None where it says nothing."""
+    return getattr(annotator, "paid_pairs", None)
 
 
 def searches_itself(annotator: object) -> TypeGuard[SearchesItself]:

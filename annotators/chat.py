@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from annotators.base import Encoded, fingerprint, ids_of, scores_of_all
+from annotators.base import Encoded, PaidPairs, fingerprint, ids_of, scores_of_all
 from annotators.inputs import pixels
 from annotators.options import Options
 from mitl.core.clock import asked_to_wait
@@ -103,13 +103,21 @@ class ChatAnnotator:
     reads_pictures = True
     is_exact = True
 
-    def __init__(self, name: str, model: ChatModel, *, edge: int = 384, requests: int = 8) -> None:
+    def __init__(
+        self,
+        name: str,
+        model: ChatModel,
+        *,
+        edge: int = 384,
+        requests: int = 8,
+        most_pairs: int | None = None,
+    ) -> None:
         self.name, self._model, self._edge, self._requests = name, model, edge, requests
         self.encoding_fingerprint = fingerprint(form="chat", edge=edge, versions=[VERSION, pixels.VERSION])
         asked = {"model": model.model, "levels": LEVELS, **({"extra": model.extra} if model.extra else {})}
         self.fingerprint = fingerprint(encoding=self.encoding_fingerprint, **asked)
-        is_paid = bool(model.key) or not all(map(_is_here, model.urls))
-        self.most_at_once = _PAIRS_EACH * requests if is_paid else None
+        is_paid = most_pairs is not None or bool(model.key) or not all(map(_is_here, model.urls))
+        self.paid_pairs = PaidPairs(_PAIRS_EACH * requests, most_pairs) if is_paid else None
         self._turns = count()
         self._heard: list[float] = []
         """The share of the letters in its first answers."""
@@ -355,7 +363,7 @@ def build(options: Options) -> ChatAnnotator:
 
     Further settings: ``model``, ``remote`` (whether pictures may leave this machine), ``key_env`` (the variable of the
     environment that holds a key), ``pixels`` (of a picture's longer side), ``requests`` (at a time), ``timeout``
-    (seconds), ``extra`` (a table, more of each call's body).
+    (seconds), ``extra`` (a table, more of each call's body), ``most_pairs`` (that may be asked for in all).
 
     Raises:
         AnnotatorError: another machine that is not allowed, or a key that would go there unencrypted or is not set.
@@ -394,7 +402,8 @@ def build(options: Options) -> ChatAnnotator:
         _extra(options),
     )
     edge = options.whole("pixels", 384, least=64)
-    return ChatAnnotator(name, model, edge=edge, requests=options.whole("requests", 8))
+    most = options.whole("most_pairs", 1) if "most_pairs" in options.values else None
+    return ChatAnnotator(name, model, edge=edge, requests=options.whole("requests", 8), most_pairs=most)
 
 
 def _extra(options: Options) -> Mapping[str, Any]:

@@ -25,11 +25,12 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from annotators.base import PaidPairs
 from mitl.core.arrays import places
 from mitl.core.whole_files import one_clear_line, sync_folder, to_disk
 from mitl.errors import AnnotatorError
 from mitl.progress import Advance
-from mitl.records import CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem, several
 from mitl.retrieval.encoding_shelf import Keys
 
 logger = logging.getLogger(__name__)
@@ -305,18 +306,47 @@ Score = Callable[[Iterable[Unit]], Iterator[ScoredUnit]]
 """Scores units, in any order of completion."""
 
 
+class AskedPairs:
+    """How many pairs a paid annotator was asked about, written down before each unit; a kill may lose its answers."""
+
+    def __init__(self, folder: Path, annotator: str, most: int | None) -> None:
+        self._path, self._annotator, self._most = folder / "asked", annotator, most
+
+    def require(self, more: int, kept: int) -> None:
+        """AnnotatorError where so many more pairs would be too many; ``kept`` of those before have a score."""
+        asked = self.count(kept)
+        if self._most is not None and asked + more > self._most:
+            raise AnnotatorError(
+                f"annotator {self._annotator!r} was asked about {several(asked, 'pair')} and {more:,} more are wanted, "
+                f"but its setting 'most_pairs' allows {self._most:,}; raise it, or ask less: a smaller 'shortlist' or "
+                "fewer queries; what was scored is kept"
+            )
+
+    def count(self, kept: int) -> int:
+        """Those written down; at least those that have a score, as an earlier version wrote none down."""
+        lines = self._path.read_text().split() if self._path.exists() else []
+        return max(kept, sum(map(int, lines)))
+
+    def add(self, pairs: int) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as sink:
+            sink.write(b"%d\n" % pairs)
+            to_disk(sink)
+
+
 class PairScores:
     """The scores of one annotator on the images and captions of a project."""
 
     def __init__(
-        self, folder: Path, annotator: str, items: ScoredItems, score: Score, most: int | None = None
+        self, folder: Path, annotator: str, items: ScoredItems, score: Score, paid: PaidPairs | None = None
     ) -> None:
-        """Open what is kept in a folder; ``most`` pairs make a unit, where scores cost more than time."""
+        """Open what is kept in a folder; where pairs cost money, units are small and no more are asked for."""
         self._folder, self._annotator, self._items, self._score = folder, annotator, items, score
         with one_clear_line(folder, "what was scored before is kept"):
             self._log = ScoreLog(folder)
         self._frames = KnownScores(self._log.places, items)
-        self._most = most or _LARGEST_UNIT
+        self._asked = AskedPairs(folder, annotator, paid.most) if paid else None
+        self._most = paid.at_once if paid else _LARGEST_UNIT
         self._unit = min(FIRST_UNIT, self._most)
         self.computed = 0
         """Pairs that had to be scored since this was opened."""
@@ -325,7 +355,7 @@ class PairScores:
         """(P,) scores of the pairs of ``images[p]`` and ``captions[p]``; the missing ones are computed and kept.
 
         Raises:
-            AnnotatorError: a score is not finite.
+            AnnotatorError: a score is not finite, or more pairs are missing than may be paid for.
             RetrievalError: scores cannot be kept, on a full disk for example; those before are.
         """
         packed, place_of = np.unique_inverse(images * len(self._items.captions) + captions)
@@ -336,6 +366,8 @@ class PairScores:
         missing = np.flatnonzero(np.isnan(scores))
         advance(len(images) - len(missing))
         if len(missing):
+            if self._asked:
+                self._asked.require(len(missing), sum(place.pairs for place in self._log.places))
             self._compute(packed, missing, scores, advance)
         return scores[place_of]
 
@@ -349,6 +381,9 @@ class PairScores:
                 number = len(begun)
                 begun[number] = part
                 done += len(part)
+                if self._asked:
+                    with one_clear_line(self._folder, "what was scored before is kept"):
+                        self._asked.add(len(part))
                 yield Unit(number, *np.divmod(packed[part], len(self._items.captions)))
 
         for scored in self._score(units()):

@@ -14,7 +14,7 @@ from email.utils import formatdate
 import numpy as np
 import pytest
 from chat_kit import chat_server
-from cli_kit import mitl, ok, use_file_annotators
+from cli_kit import fails, mitl, ok, use_file_annotators
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -388,3 +388,43 @@ def test_what_a_paid_model_answered_before_it_refused_is_not_asked_again(tmp_pat
     assert (
         sum(times - 1 for times in questions.values()) <= 2 * 2 * 4
     )  # two orders of four pairs for each call
+
+
+def test_no_more_pairs_are_asked_for_than_may_be_paid_for(tmp_path, monkeypatch):
+    """They are counted before they are asked for, over all runs; what needs more is refused without a call."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JUDGE_KEY", "secret-key")
+    ok("init", "--dataset", "scenes", "--n-images", "60")
+    use_file_annotators(tmp_path)
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        config = tmp_path / "mitl.toml"
+        text = config.read_text().replace("annotators = [", 'annotators = ["judge", ')
+        judge = f'chat = "{server.url}"\nmodel = "seer-8b"\nkey_env = "JUDGE_KEY"\n'
+        text += f"\n[annotators.judge]\n{judge}"
+        config.write_text(text + "most_pairs = 10\n")
+        asked = ("propose", "--image-queries", "2", "--caption-queries", "2")
+
+        def written_down() -> int:
+            return sum(int(n) for path in tmp_path.rglob("asked") for n in path.read_text().split())
+
+        assert "was asked about 0 pairs and" in fails(1, *asked)
+        assert (server.bodies, written_down()) == ([], 0)
+
+        ahead = []
+
+        def judged(jpeg, caption):
+            ahead.append(2 * written_down() - len(server.bodies))
+            return sure(1)
+
+        server.judge = judged
+        config.write_text(text)
+        ok(*asked)
+        assert (min(ahead) >= 0, 2 * written_down()) == (True, len(server.bodies))
+
+        config.write_text(text + f"most_pairs = {written_down()}\n")
+        ok(*asked)
+        before = len(server.bodies)
+        said = fails(1, "propose", "--image-queries", "3", "--caption-queries", "2")
+        assert f"was asked about {written_down()} pairs and" in said
+        assert f"but its setting 'most_pairs' allows {written_down()}; raise it" in said
+        assert len(server.bodies) == before

@@ -27,7 +27,7 @@ from annotators.base import (
     is_exact,
     is_reusable,
     measured_recall,
-    most_at_once,
+    paid_pairs,
     reads_pictures,
     scores_pairs,
     searches_itself,
@@ -386,7 +386,7 @@ class AnnotatorRun:
                 return self.compute.engine.score(annotator, *sides, units, exact=exact)
 
             folder = self.compute.scores / name
-            return PairScores(folder, annotator.name, items, score, most_at_once(annotator))
+            return PairScores(folder, annotator.name, items, score, paid_pairs(annotator))
 
         name = f"{annotator.name}-{annotator.fingerprint[:16]}"
         exact = None if is_exact(annotator) else scores(f"{name}-float32", exact=True)
