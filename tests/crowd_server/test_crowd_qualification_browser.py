@@ -188,6 +188,23 @@ def test_another_answer_that_was_typed_and_then_not_chosen_holds_nobody_up(crowd
     page.get_by_role("heading", name="Your answers arrived").wait_for()
 
 
+def test_a_list_and_a_text_beside_it_are_held_to_one_answer_early(crowd, page):
+    """In the server's words, which is told of neither by a mark of its own."""
+    xml = form(question("device", choice("phone", "tablet", style="dropdown", other="<OtherSelection/>")))
+    begin(crowd, page, xml)
+    listed, written = page.locator("[name=q1]"), page.locator("[name=q1_other]")
+
+    said = [listed.evaluate("field => field.validationMessage")]
+    for place, text in (("1", "a watch"), ("", "a watch"), ("2", " ")):
+        listed.select_option(place)
+        written.fill(text)
+        said.append(listed.evaluate("field => field.validationMessage"))
+    page.get_by_role("button", name="Send my answers").click()
+
+    page.get_by_role("heading", name="Your answers arrived").wait_for()
+    assert said == ["Please choose an answer.", "Please choose one answer only.", "", ""]
+
+
 def test_the_clock_runs_out_on_the_page(crowd, page):
     """At the end nothing can be sent any more, which the button shows, and the page says what to do."""
     own = crowd.boto().create_qualification_type(

@@ -123,6 +123,24 @@ def test_keys_are_listed_on_a_question_mark(open_page, site):
     assert (page.evaluate(OPEN), page.evaluate(FOCUS), chosen(page, 2)) == (False, "p02", None)
 
 
+OWN = """<p><a id="link" href="#">Rules</a> <select id="off" disabled></select> <textarea id="words"></textarea>
+  <details><summary id="more">More</summary><a id="folded" href="#">Rest</a></details>"""
+
+
+def test_the_tab_key_reaches_all_of_a_dialog(open_page, site):
+    """Also what instructions of one's own have, but for what is switched off or folded up; then it begins again."""
+    page = open_page(site.show("pairs-plain", 3) + site.query())
+    page.evaluate(f"document.querySelector('details').insertAdjacentHTML('beforeend', `{OWN}`)")
+    page.click("#how")
+
+    seen = []
+    for press in ["Tab"] * 5 + ["Shift+Tab"] * 2 + ["Enter", "Tab"]:
+        page.keyboard.press(press)
+        seen.append(page.evaluate("document.activeElement.id"))
+
+    assert seen == ["link", "words", "more", "auto", "shut", "auto", "more", "more", "folded"]
+
+
 @pytest.mark.parametrize("name", template_names())
 def test_instructions_with_examples_are_one_click_away(open_page, site, name):
     """From the last pair: the same text, an example for each answer, and then back where one was."""

@@ -26,7 +26,15 @@ const formRules = form => {
   }
   for (const text of form.querySelectorAll("input[name$=_other]")) {
     const mark = document.getElementById(text.name.replace("_other", "_else")), least = Math.max(text.minLength, 0);
-    if (!mark) continue;
+    if (!mark) {
+      // Beside a list a text counts by itself.
+      const group = text.closest("fieldset"), list = group.querySelector("select"), required = group.dataset.required === "1";
+      rules.push(() => {
+        const count = !!list.value + !!text.value.trim();
+        list.setCustomValidity(count > 1 ? "Please choose one answer only." : required && !count ? "Please choose an answer." : "");
+      });
+      continue;
+    }
     // Not where a draft comes back, in which something else may be chosen. Who keeps drafts is told of the mark, too.
     text.addEventListener("input", event => {
       if (!event.isTrusted || !text.value || mark.checked) return;
