@@ -153,7 +153,7 @@ def wage_figures(work: Sequence[PaidWork], floor_cents: int) -> list[WageFigures
     by_template: dict[str, list[PaidWork]] = defaultdict(list)
     for submission in work:
         by_template[submission.template].append(submission)
-    return [_figures_of(template, paid, floor_cents) for template, paid in sorted(by_template.items())]
+    return [figures_of(paid, floor_cents, template) for template, paid in sorted(by_template.items())]
 
 
 def slow_work(work: Sequence[PaidWork]) -> list[PaidWork]:
@@ -203,7 +203,8 @@ def _pay_of(worker: str, work: Sequence[PaidWork], usual: Mapping[str, int]) -> 
     )
 
 
-def _figures_of(template: str, work: Sequence[PaidWork], floor_cents: int) -> WageFigures:
+def figures_of(work: Sequence[PaidWork], floor_cents: int, template: str = "") -> WageFigures:
+    """The wages of these submissions together, whatever their wordings are."""
     measured = [
         (submission.reward_cents, submission.time.ms) for submission in work if submission.time.ms is not None
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,16 +22,19 @@ from pay_kit import (
 )
 
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.paying import paid_work
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import open_database
 from mitl.db.store import ledger
 from mitl.errors import StoreError
+from mitl.judgements.wages import wage_figures
 from mitl.records import Environment
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import Gift, compensate
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.paying.top_up import TopUpTerms, top_up
+from mitl.stages.releasing.origins import pay
 
 
 @pytest.fixture
@@ -90,6 +94,19 @@ def test_the_report_after_a_top_up_counts_the_bonuses(topped):
     assert result.counts["shortfall_cents"] == 0
     assert result.counts["wages"]["pairs-plain"]["under_floor_share"] == 0.6
     assert result.next == ""
+
+
+def test_the_datasheet_tells_the_time_of_pages_as_the_report_does(settings):
+    """Also between two of them: 90.5005 s were 91 s here and 90 s there."""
+    with open_database(settings.db_url, read_only=True) as session:
+        settled = ledger.settled_work(session, LIVE)[:2]
+    settled = [replace(row, active_ms=ms) for row, ms in zip(settled, (90_499, 90_502), strict=True)]
+
+    [wages] = wage_figures(paid_work(settled, Environment.SANDBOX), 0)
+    paid = pay(settings, Environment.SANDBOX, settled)
+
+    assert paid is not None and wages.median_ms is not None
+    assert (paid.median_page_s, paid.timed_pages) == (wages.median_ms / 1000, wages.measured)
 
 
 def test_the_csv_sums_to_the_report(topped):

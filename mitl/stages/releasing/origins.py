@@ -26,7 +26,7 @@ from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.proposals import RunRow
 from mitl.judgements.gold_records import GoldState, keeps_page
-from mitl.judgements.wages import HOUR_MS, worker_pay
+from mitl.judgements.wages import figures_of, worker_pay
 from mitl.positives.exclusions import Exclusions
 from mitl.positives.release_input import (
     BatchPay,
@@ -264,9 +264,7 @@ def pay(settings: Settings, environment: Environment, settled: Sequence[SettledW
         return None
     floor = floor_cents(settings, environment)
     earned = [worker for worker in worker_pay(work) if worker.hourly_cents is not None]
-    timed = [
-        (submission.reward_cents, submission.time.ms) for submission in work if submission.time.ms is not None
-    ]
+    wages = figures_of(work, floor)
     return Pay(
         rewards_cents=sum(submission.reward_cents for submission in work),
         bonuses_cents=sum(submission.bonus_cents for submission in work),
@@ -278,10 +276,10 @@ def pay(settings: Settings, environment: Environment, settled: Sequence[SettledW
         if earned
         else None,
         workers_under=sum(worker.shortfall_cents(floor) > 0 for worker in earned),
-        timed_pages=len(timed),
-        pages=len(work),
-        median_page_s=statistics.median(ms for _, ms in timed) / 1000 if timed else None,
-        pages_under=sum(reward * HOUR_MS < floor * ms for reward, ms in timed),
+        timed_pages=wages.measured,
+        pages=wages.submissions,
+        median_page_s=None if wages.median_ms is None else wages.median_ms / 1000,
+        pages_under=wages.n_under,
     )
 
 
