@@ -319,7 +319,7 @@ class ProjectSnapshot:
 
     @cached_property
     def faults(self) -> pd.Series[Any]:
-        """Packed pair → how many parts of its caption are wrong by its workers' ticks; matches that have any."""
+        """Packed pair → which parts of its caption are wrong by its workers' ticks; matches that have any."""
         rows = self.counting[contains(self.positive, self.counting["pair"].to_numpy())]
         if rows.empty:
             return pd.Series(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -330,9 +330,9 @@ class ProjectSnapshot:
         )
         kinds, of_kind = coded(shortcomings << len(CONCEPT.choices) | concepts)
         masks = [divmod(kind, 1 << len(CONCEPT.choices)) for kind in kinds.tolist()]
-        parts = [len(wrong_parts(*_ticked([shortcoming], [concept]))) for shortcoming, concept in masks]
-        found = pd.Series(np.array(parts)[of_kind], rows["pair"].to_numpy()[first])
-        return found[found > 0]
+        parts = [wrong_parts(*_ticked([shortcoming], [concept])) for shortcoming, concept in masks]
+        found = pd.Series(map(parts.__getitem__, of_kind), rows["pair"].to_numpy()[first], object)
+        return found[found.astype(bool)]
 
     def truth(self, pair: Pair) -> Label | None:
         """What is true of it; None where that is not known, or nothing was proposed."""

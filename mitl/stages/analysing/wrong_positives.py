@@ -95,17 +95,16 @@ def _compute(of: AnalysisInput) -> _Made:
     if not len(project.positive):
         raise MetricError("people called no pair a match yet; run `mitl harvest`")
     pairs = project.faults.index.to_numpy() if truth is None else project.positive
+    ticked = project.faults if truth is None else [()] * len(pairs)
     answers = project.answers.iloc[np.searchsorted(project.answered, pairs)]
-    wrong = []
-    for pair, label, n in zip(unpack_pairs(pairs), answers["label"], answers["n_judgements"], strict=True):
-        if truth is None:
-            true, named = None, project.reasons(pair)
-        else:
+    is_excluded, true, wrong = project.exclusions.name(pairs).tolist(), None, []
+    columns = answers["label"], answers["n_judgements"], ticked, is_excluded
+    for pair, label, n, parts, excluded in zip(unpack_pairs(pairs), *columns, strict=True):
+        if truth is not None:
             known = truth(project.image_ids[pair.image_id], project.caption_ids[pair.caption_id])
-            true, named = known.label, (known.shortcomings, known.concepts)
-        if parts := wrong_parts(*named):
-            is_excluded = pair in project.exclusions
-            wrong.append(WrongPositive(pair, LABELS[label], n, parts, true, is_excluded))
+            true, parts = known.label, wrong_parts(known.shortcomings, known.concepts)
+        if parts:
+            wrong.append(WrongPositive(pair, LABELS[label], n, parts, true, excluded))
     return _Made(project, wrong, len(project.positive), int(project.exclusions.name(project.positive).sum()))
 
 

@@ -223,7 +223,7 @@ def _machines(project: ProjectSnapshot) -> Dispute:
 
 def _wrong(project: ProjectSnapshot) -> Dispute:
     """A plain yes first, then those with most parts wrong."""
-    pairs, parts = project.faults.index.to_numpy(), project.faults.to_numpy()
+    pairs, parts = project.faults.index.to_numpy(), project.faults.map(len).to_numpy()
     label = project.answers["label"].to_numpy()[np.searchsorted(project.answered, pairs)]
     asked = project.counting[[SHORTCOMING.column, CONCEPT.column]].to_numpy().any()
     return _dispute(project, DisputeKind.WRONG, len(project.positive) if asked else 0, pairs, label, -parts)
