@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from mitl.core.arrays import contains, pack_ids
 from mitl.crowd.batch_csv import RowSubmission, find_layout
 from mitl.crowd.batch_csv import submission as row_submission
+from mitl.crowd.column_map import ColumnMap
 from mitl.crowd.context import Context
 from mitl.crowd.result_file import KeptRows, ResultFile, kept_rows, row_document
 from mitl.db.store import answers as answer_store
@@ -41,11 +42,11 @@ from mitl.stages.harvesting.deriving import (
     read_rows,
     reading_of,
 )
-from mitl.stages.past_work.anew import Rows, name_anew
 
 APPROVED, REJECTED = "Approved", "Rejected"
 NOT_DECIDED = "not_decided"
 MAX_SHOWN = 5
+_Rows = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,12 @@ def store_past(
     """Write these submissions with all that follows from them; those that are here already are read again."""
     session = context.session
     imported = import_store.imports(session)
-    stays: dict[Rows, str] = {}
+    stays: dict[_Rows, str] = {}
     said_else: dict[int, RowSubmission] = {}
     if file.sha256 in imported:
         before = reading_of(imported[file.sha256]).mapping
         for each in Environment:
-            tokens_of, changed = name_anew(session, each, file.sha256, before, about.reading.mapping)
+            tokens_of, changed = _name_anew(session, each, file.sha256, before, about.reading.mapping)
             said_else |= changed
             if each is context.environment:
                 stays = tokens_of
@@ -134,6 +135,54 @@ def store_past(
     return StoredPast(
         hit_store.batch(session, batch_id).name, batch_id, len(added), len(new_hits), len(decided)
     )
+
+
+def _name_anew(
+    session: Session, environment: Environment, sha256: str, before: ColumnMap | None, now: ColumnMap | None
+) -> tuple[dict[_Rows, str], dict[int, RowSubmission]]:
+    """Give the submissions that a file brought in the ids and times of another mapping, lest all of them come again.
+
+    Returns:
+        Rows → token of the HIT that they stay on; and what the file says now of submissions whose status is another.
+
+    Raises:
+        DatasetError: another submission has such ids.
+    """
+    tokens: dict[_Rows, str] = {}
+    named: dict[int, NewSubmission] = {}
+    changed: dict[int, RowSubmission] = {}
+    for document, token in import_store.documents_of_file(session, environment, sha256):
+        kept = kept_rows(document.raw_xml)
+        if kept is None or kept.sha256 != sha256:
+            continue
+        tokens[kept.rows] = token
+        was, said = _said(kept, before), _said(kept, now)
+        if was is None or said is None or said == was or not (said.assignment_id and said.worker_id):
+            continue
+        if was.status != said.status:
+            changed[document.id] = said
+        named[document.id] = NewSubmission(
+            hit_id=document.hit_id,
+            worker=said.worker_id,
+            mturk_assignment_id=said.assignment_id,
+            accepted_at=said.accepted_at,
+            submitted_at=said.submitted_at,
+            status=said.status,
+            raw_xml=document.raw_xml,
+        )
+    taken = submission_store.rename(session, environment, named)
+    if taken is not None:
+        raise DatasetError(
+            f"by this mapping the file holds submission {taken.mturk_assignment_id} of worker {taken.worker}, which "
+            "another file brought in; restore a backup of before that one, and bring it in last"
+        )
+    return tokens, changed
+
+
+def _said(kept: KeptRows, mapping: ColumnMap | None) -> RowSubmission | None:
+    """None for the official layout, which names nobody."""
+    layout = None if mapping is None else mapping.layout(find_layout(kept.columns))
+    return None if layout is None else row_submission(layout, kept.cells)
 
 
 def known_only(past: Sequence[PastSubmission], name: str, *, skip_unknown: bool) -> list[PastSubmission]:
