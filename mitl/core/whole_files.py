@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mitl.errors import ReleaseError, RetrievalError, UsageError
+from mitl.records.enums import RELEASE_FORMATS
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,6 @@ _PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part(?:-j
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SQLITE_FULL = re.compile("database or disk is full|disk I/O error")
 _THERE = {errno.EEXIST, errno.ENOTEMPTY}
-RELEASE_FORMATS = ("mitl-release-1", "mitl-ratings-1")
-"""Of manifests: a release of positives, and of ratings of similarity."""
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
 """How file systems without hard links refuse one."""
 

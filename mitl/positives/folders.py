@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from mitl.core.whole_files import RELEASE_FORMATS, only_writer, refuse_within, sync_folder
+from mitl.core.whole_files import only_writer, refuse_within, sync_folder
 from mitl.errors import ReleaseError
+from mitl.records.enums import RELEASE_FORMATS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -274,3 +274,7 @@ class ExclusionKind(StrEnum):
     """A pair that people called a match although a part of it is wrong: only that pair goes."""
     IMAGE = "image"
     """A duplicate image: every pair with it goes."""
+
+
+RELEASE_FORMATS = ("mitl-release-1", "mitl-ratings-1")
+"""Of manifests: a release of positives, and of ratings of similarity."""
