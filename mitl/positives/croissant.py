@@ -236,7 +236,9 @@ def _activity(label: str, programs: Collection[str]) -> dict[str, object]:
 
 
 def _derived(data: ReleaseInput) -> list[str]:
-    return [data.dataset, *(["ratings in the layout of Crisscrossed Captions"] if data.has_ratings else [])]
+    ratings = "ratings in the layout of Crisscrossed Captions"
+    files = [f"{ratings}: {file.name}, SHA-256 {file.sha256}" for file in data.origins.rated_in]
+    return [data.dataset, *((files or [ratings]) if data.has_ratings else [])]
 
 
 def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[str]]:

@@ -257,10 +257,16 @@ def _merging(data: ReleaseInput) -> str:
     if rules.with_originals:
         lines.append("An original pair that nobody judged and CxC did not rate was kept.")
     if data.has_ratings:
+        files = listed(
+            [
+                f"{plain(file.name)} ({several(file.ratings, 'rating')}, SHA-256 `{file.sha256}`)"
+                for file in data.origins.rated_in
+            ]
+        )
         lines.append(
-            "What is called CxC here is ratings that were given to the project in the layout of Crisscrossed Captions "
-            "(Parekh et al., EACL 2021), whose own are free to use with acknowledgement; nothing here tells them from "
-            "another lab's."
+            f"What is called CxC here is ratings that were {f'read from {files}' if files else 'given to the project'} "
+            "in the layout of Crisscrossed Captions (Parekh et al., EACL 2021), whose own are free to use with "
+            f"acknowledgement; {'the sums tell' if files else 'nothing here tells'} them from another lab's."
         )
     return " ".join(lines)
 

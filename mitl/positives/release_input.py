@@ -12,7 +12,7 @@ from mitl.positives.certifying import CertifiedAudit
 from mitl.positives.markdown import percent
 from mitl.positives.merging import Merged, MergeRules
 from mitl.positives.scrubbing import TextScan
-from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, IdKind
+from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, IdKind, RatingFile
 from mitl.records.collection import Tally
 from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 from mitl.records.frames import NONE, frame
@@ -193,6 +193,8 @@ class Origins:
     """Those that were posted, in order."""
     pay: Pay | None = None
     past_work: tuple[PastWork, ...] = ()
+    rated_in: tuple[RatingFile, ...] = ()
+    """What ratings were read from; empty where that is not known of all."""
     exclusions: tuple[ExclusionList, ...] = ()
 
     @property

@@ -56,6 +56,7 @@ from mitl.records.items import (
     Part,
     Proposal,
     Rating,
+    RatingFile,
     RetrievalSet,
     Side,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "Preference",
     "Proposal",
     "Rating",
+    "RatingFile",
     "RetrievalSet",
     "Shortcoming",
     "Side",

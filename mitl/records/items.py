@@ -161,6 +161,17 @@ class Rating:
 
 
 @dataclass(frozen=True, slots=True)
+class RatingFile:
+    """A file that ratings were read from."""
+
+    name: str
+    sha256: str
+    """Of its bytes."""
+    ratings: int
+    """Its ratings of pairs of the data set."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exclusion:
     """One entry of an exclusion list, by external ids; the fields that ``kind`` does not need are None."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,33 @@ def test_originals_stay_unless_refused_and_the_papers_recipe_leaves_them_out(pro
     assert "leave out either --official-filters or" in fails(
         1, "build-dataset", "--out", "x", "--recipe", "repair", "--official-filters"
     )
+
+
+def test_a_release_names_the_files_that_ratings_were_read_from(project):
+    """Each once, by name and sum; none where one may be missing, as in a project of an earlier version."""
+    first, second, foreign = Path("sits [a].csv"), Path("more.csv"), Path("foreign.csv")
+    first.write_text(SITS + rated(11, 2, "4") + rated(11, 7, "3"))
+    second.write_text(SITS + rated(12, 2, "1") + rated(21, 1, "4"))
+    foreign.write_text(SITS + rated(11, 7, "3"))
+    for path in (first, second, first, foreign):
+        ok(*load("--cxc", path))
+    sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (first, second)]
+
+    ok("build-dataset", "--out", "named")
+    with sqlite3.connect("mitl.db") as connection:
+        connection.execute("DELETE FROM rating_source WHERE name = 'more.csv'")
+    ok("build-dataset", "--out", "unnamed")
+
+    sheet, unnamed = (Path(folder, "datasheet.md").read_text() for folder in ("named", "unnamed"))
+    assert (
+        f"ratings that were read from sits \\[a\\].csv (1 rating, SHA-256 `{sums[0]}`) and "
+        f"more.csv (2 ratings, SHA-256 `{sums[1]}`) in the layout of Crisscrossed Captions" in sheet
+    )
+    assert "sits" not in unnamed
+    assert "nothing here tells them from another lab's" in unnamed
+    derived = [json.loads(Path(folder, "croissant.json").read_text()) for folder in ("named", "unnamed")]
+    assert f"Captions: sits [a].csv, SHA-256 {sums[0]}" in json.dumps(derived[0])
+    assert '"ratings in the layout of Crisscrossed Captions"' in json.dumps(derived[1])
 
 
 def test_ratings_alone_make_a_release_that_says_nobody_judged(project):

@@ -16,6 +16,7 @@ from mitl.db.models.items import (
     ProposalRow,
     Query,
     RatingRow,
+    RatingSource,
     Run,
     SideRow,
     StoredAnnotator,

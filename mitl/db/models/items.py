@@ -143,6 +143,17 @@ class RatingRow(Numbered):
     sampling_method: Mapped[str]
 
 
+class RatingSource(Numbered):
+    """A file that ratings were read from."""
+
+    __tablename__ = "rating_source"
+    sha256: Mapped[str] = mapped_column(unique=True)
+    """Of its bytes."""
+    name: Mapped[str]
+    ratings: Mapped[int]
+    """Those of pairs of the data set; files may rate the same pairs."""
+
+
 class ExclusionEntry(Numbered):
     """One entry of an exclusion list: a pair, or an item alone on its side of pairs, the other being null."""
 

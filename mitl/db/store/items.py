@@ -13,7 +13,16 @@ from sqlalchemy.orm import Session
 
 from mitl import records
 from mitl.db.base import columns
-from mitl.db.models import Dataset, DirectionOfSearch, ExclusionEntry, ItemRow, PartRow, RatingRow, SideRow
+from mitl.db.models import (
+    Dataset,
+    DirectionOfSearch,
+    ExclusionEntry,
+    ItemRow,
+    PartRow,
+    RatingRow,
+    RatingSource,
+    SideRow,
+)
 from mitl.db.store.statements import add_rows
 from mitl.errors import DatasetError, StoreError
 from mitl.positives.exclusions import Exclusions
@@ -348,6 +357,22 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
             }
     add_rows(session, RatingRow, (rows[key] for key in sorted(rows)))
     return len(rows)
+
+
+def add_rating_file(session: Session, file: records.RatingFile | None) -> None:
+    """Remember a file whose ratings are in, unless its bytes are known or it rates nothing here."""
+    if file is None or not file.ratings:
+        return
+    if session.scalar(select(RatingSource.id).where(RatingSource.sha256 == file.sha256)) is None:
+        session.add(RatingSource(**asdict(file)))
+
+
+def rating_files(session: Session) -> tuple[records.RatingFile, ...]:
+    """The files that ratings were read from, in order of arrival; none where some came before files were noted."""
+    query = select(*columns(records.RatingFile, RatingSource)).order_by(RatingSource.id)
+    files = tuple(records.RatingFile(*row) for row in session.execute(query))
+    stored = session.scalar(select(func.count()).select_from(rated_pairs(session).subquery())) or 0
+    return files if stored <= sum(file.ratings for file in files) else ()
 
 
 def ratings(session: Session) -> dict[Pair, float]:

@@ -144,6 +144,7 @@ def origins(
         batches=batch_pay(known),
         pay=pay(settings, context.environment, known.settled),
         past_work=_past_work(session, known),
+        rated_in=item_store.rating_files(session),
         exclusions=_exclusion_lists(session),
     )
 

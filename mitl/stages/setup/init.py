@@ -108,6 +108,7 @@ def init(
                 "ratings": items.add_ratings(session, stored.id, ratings),
                 "exclusions": items.add_exclusions(session, stored.id, exclusions),
             }
+            items.add_rating_file(session, loaded.rated_in)
             has_begun = bool(proposals.runs(session) or hits.batches(session))
             images = items.images(session, stored.id, settings.project)
             session.commit()
@@ -117,6 +118,7 @@ def init(
             return _loaded_before(settings, stored, added, warnings, step, checked)
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
+        items.add_rating_file(session, loaded.rated_in)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
         hits.open_round(session, dataset_id, None, dt.datetime.now(dt.UTC))
         images = items.images(session, dataset_id, settings.project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from mitl.datasets.text_sets import BEIR, MSMARCO, read_text_set, text_set_kind
 from mitl.errors import UsageError
 from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.progress import Progress, no_progress
-from mitl.records import Exclusion, Rating, RetrievalSet, Table
+from mitl.records import Exclusion, Rating, RatingFile, RetrievalSet, Table
 from mitl.records.enums import PartKind
 from mitl.settings import SEED, WORLD_FOLDER
 
@@ -68,6 +69,8 @@ class Loaded:
     ratings: tuple[Rating, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
     told: Told = field(default_factory=Told)
+    rated_in: RatingFile | None = None
+    """Where the ratings were read from."""
 
 
 def kind_or_path(given: str, captions: Sequence[Path]) -> tuple[str, tuple[Path, ...], str | None]:
@@ -130,13 +133,22 @@ def load(
     told = Told()
     data = _read(sources, project, seed, expected, progress, told)
     data = replace(data, name=sources.name or data.name)
+    rated_in = None
     if sources.cxc is not None:
         rated = repr(str(sources.cxc)), dataset_of(sources.cxc.parent)
         require_one_dataset(
             ("this data set", content_hash(data)), rated, remedy="give ratings of this data set"
         )
+        rated_in = _rating_file(sources.cxc, data, ratings)
     exclusions = [entry for rows, strict in lists for entry in resolve(rows, data, strict=strict)]
-    return Loaded(data, ratings, tuple(exclusions), told)
+    return Loaded(data, ratings, tuple(exclusions), told, rated_in)
+
+
+def _rating_file(path: Path, data: RetrievalSet, ratings: Sequence[Rating]) -> RatingFile:
+    images, captions = ({item.external_id for item in items} for items in (data.images, data.captions))
+    here = sum(row.image_external_id in images and row.caption_external_id in captions for row in ratings)
+    with path.open("rb") as file:
+        return RatingFile(path.name, hashlib.file_digest(file, "sha256").hexdigest(), here)
 
 
 def _read(
