@@ -406,6 +406,7 @@ NEW_ROWS: dict[str, Rows] = {
             (3, 1, 3, "review", 3, 1, None, 1),
         ),
     },
+    "p0015": {"rating_source": _table("id sha256 name ratings", (1, "5e" * 32, AWKWARD, 2))},
     "c0002": {
         "study": _table(
             "environment version title information contact warning consent changed_at",
