@@ -248,6 +248,7 @@ def test_a_baseline_in_a_project_reads_its_captions(tmp_path, monkeypatch):
     assert set(found["scores"]["cxc"]["bag-of-words"]) == {"t2t"}
     assert set(found["correlations"]["bag-of-words"]) == {"sts"}
     assert "there is no model to score; give --annotator" in fails(2, "--cxc", "own")
+    assert "there is no model to score; give --annotator" in fails(2, "--cxc", "own", "--task", "sts")
     assert "the project holds its captions" in fails(
         2, "--baseline", "bag-of-words", "--captions", "../captions.csv", "--cxc", "own"
     )

@@ -282,3 +282,13 @@ def test_without_judged_negatives_the_missing_zeros_are_told(tmp_path):
     assert "no explicit zeros" in found.err
     with warnings.catch_warnings():
         assert (tmp_path / "out" / "i2t.qrels").read_text().split()[3] == "1"
+
+
+def test_a_model_of_one_side_has_no_run(tmp_path):
+    """It ranks nothing across sides, so it is named, whatever stands beside it."""
+    folder = make(tmp_path, IdKind.INTEGER)
+    both, seen = f"m={folder / 'images.npz'},{folder / 'captions.npz'}", f"seen={folder / 'images.npz'},"
+    words = ("export", str(folder / "release"), "--to", str(tmp_path / "trec"), "--format", "trec")
+
+    assert "seen knows one side alone" in fails(2, *words, "--model", both, "--model", seen)
+    assert not (tmp_path / "trec").exists()

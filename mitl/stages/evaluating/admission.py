@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mitl.errors import UsageError
@@ -120,18 +120,15 @@ def refuse_empty(request: EvaluationRequest, project: Project | None, official: 
         raise UsageError("--label-embeddings are what --pseudo-labels are made from; give both, or neither")
 
 
-Comers = Sequence[tuple[str, frozenset[Modality]]]
-"""The models that will be scored: name, and the sides that each knows."""
+Comers = Mapping[str, frozenset[Modality]]
+"""The models that will be scored, by name: the sides that each knows."""
 
 
 def comers_of(request: EvaluationRequest, raw: Sequence[RawModel], project: Project | None) -> Comers:
     """All that will be scored: models in files, built-in ones, and the project's annotators."""
-    names = () if project is None else scored_annotators(request, project)
-    return (
-        *((model.name, model.sides) for model in raw),
-        *((name, frozenset({BASELINES[name]})) for name in request.baselines),
-        *((name, BOTH) for name in names),
-    )
+    comers = {model.name: model.sides for model in raw}
+    comers |= {name: frozenset({BASELINES[name]}) for name in request.baselines}
+    return comers | dict.fromkeys(() if project is None else scored_annotators(request, project), BOTH)
 
 
 def scored_annotators(request: EvaluationRequest, project: Project) -> tuple[str, ...]:
@@ -145,18 +142,26 @@ def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
     named = list(request.tasks)
     if not named and len(request.directions) == 1:
         named = [NamedTask(request.directions[0].value)]
-    _refuse_undoable(comers, named)
-    if not comers or any(sides == BOTH for _, sides in comers):
+    if not comers:
+        return
+    name, sides = next(iter(comers.items()))
+    undoable = next((task for task in named if task not in doable_by(comers)), None)
+    if undoable is not None:
+        needed = "images and captions" if undoable.sides == BOTH else f"{next(iter(undoable.sides))}s"
+        raise UsageError(
+            f"the task {undoable.value} compares {needed}, but {name} holds {_alone(sides)}; give embeddings of "
+            f"{'both sides' if undoable.sides == BOTH else needed}, or ask for {_doable(sides)}"
+        )
+    if BOTH in comers.values():
         return
     against = request.against
     options = {
-        "--release": against.release is not None,
-        "--official": bool(against.official),
-        "--objects": bool(against.objects),
+        "--release": against.release,
+        "--official": against.official,
+        "--objects": against.objects,
         "--graded": against.graded,
         "--pseudo-labels": against.pseudo_labels,
     }
-    name, sides = comers[0]
     option = next((option for option, asked in options.items() if asked), None)
     if option is not None:
         raise UsageError(
@@ -169,16 +174,9 @@ def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
         )
 
 
-def _refuse_undoable(models: Comers, tasks: Iterable[NamedTask]) -> None:
-    """UsageError where no model knows the sides that a task named needs."""
-    for task in tasks:
-        if not any(task.sides <= sides for _, sides in models):
-            name, sides = models[0]
-            needed = "images and captions" if task.sides == BOTH else f"{next(iter(task.sides))}s"
-            raise UsageError(
-                f"the task {task.value} compares {needed}, but {name} holds {_alone(sides)}; give embeddings of "
-                f"{'both sides' if task.sides == BOTH else needed}, or ask for {_doable(sides)}"
-            )
+def doable_by(comers: Comers) -> set[NamedTask]:
+    """The tasks that some model can do."""
+    return {task for task in NamedTask if any(task.sides <= sides for sides in comers.values())}
 
 
 def _alone(sides: frozenset[Modality]) -> str:
@@ -208,7 +206,7 @@ def left_out(request: EvaluationRequest, comers: Comers) -> Iterator[str]:
             f"CxC's tasks t2t and i2i have no direction {request.directions[0]}, so they are left out; without "
             "--direction they are scored"
         )
-    for name, sides in comers:
+    for name, sides in comers.items():
         missing = [task.value for task in NamedTask if task in tasks and not task.sides <= sides]
         if missing:
             yield f"{name} holds {_alone(sides)}, so {', '.join(missing)} are left out"

@@ -130,16 +130,13 @@ def compare_fairly(
     left_out = 0
     ranker = Ranker(settings, gathered, progress)
     for direction in request.directions:
-        comparison = _Direction(ranker, request, direction)
         judged = _judged(release, direction, len(gathered.sides.gallery(direction)))
         left_out += len(release.queries[direction]) - len(judged)
-        if not len(judged):
-            continue
-        compared = comparison.compared(models, release, judged)
-        figures += compared[0]
-        differences += compared[1]
-        if request.paired_with is None:
-            groups += _groups(*compared)
+        if len(judged):
+            compared = _Direction(ranker, request, direction).compared(models, release, judged)
+            figures += compared[0]
+            differences += compared[1]
+            groups += _groups(*compared) if request.paired_with is None else ()
     if not figures:
         raise MetricError("no query of the release has a positive of its own, so there is nothing to compare")
     return FairComparison(
@@ -149,41 +146,25 @@ def compare_fairly(
 
 def _groups(figures: Sequence[FairFigure], differences: Sequence[FairDifference]) -> Iterator[FairGroup]:
     """The ranking of one direction's models by each metric."""
-    by_metric: dict[str, dict[str, FairFigure]] = {}
-    for figure in figures:
-        by_metric.setdefault(figure.metric, {})[figure.model] = figure
-    for metric, figure_of in by_metric.items():
-        names = list(figure_of)
+    for metric in dict.fromkeys(figure.metric for figure in figures):
+        settled_of = {figure.model: figure.settled for figure in figures if figure.metric == metric}
+        names = list(settled_of)
+        pairs = [difference for difference in differences if difference.metric == metric]
         signs = np.zeros((len(names), len(names)), np.int64)
-        pairs = {
-            (difference.model, difference.against): difference
-            for difference in differences
-            if difference.metric == metric
-        }
-        for (model, against), difference in pairs.items():
-            a, b = names.index(model), names.index(against)
-            signs[a, b], signs[b, a] = difference.sign, -difference.sign
+        for pair in pairs:
+            a, b = names.index(pair.model), names.index(pair.against)
+            signs[a, b], signs[b, a] = pair.sign, -pair.sign
         first = 1
-        for places_ in rank_groups(np.array([figure.settled for figure in figure_of.values()]), signs):
-            models = [names[place] for place in places_]
-            inside = [
-                difference
-                for difference in pairs.values()
-                if {difference.model, difference.against} <= set(models)
-            ]
-            more = [difference.more for difference in inside if not difference.apart]
+        for group in rank_groups(np.array(list(settled_of.values())), signs):
+            models = tuple(names[place] for place in group)
+            last = first + len(models) - 1
+            ahead = tuple((names[a], names[b]) for a in group for b in group if signs[a, b] == 1)
+            more = [pair.more for pair in pairs if {pair.model, pair.against} <= {*models} and not pair.apart]
             counts = [count for count in more if count is not None]
-            yield FairGroup(
-                figures[0].direction,
-                metric,
-                first,
-                first + len(models) - 1,
-                tuple(models),
-                tuple((names[a], names[b]) for a in places_ for b in places_ if signs[a, b] == 1),
-                min(counts, default=None if more else 0),
-                None if None in more else max(counts, default=0),
-            )
-            first += len(models)
+            for_two = min(counts, default=None if more else 0)
+            for_all = None if None in more else max(counts, default=0)
+            yield FairGroup(figures[0].direction, metric, first, last, models, ahead, for_two, for_all)
+            first = last + 1
 
 
 def _judged(release: AuditedRelease, direction: Direction, gallery: int) -> PartialLabels:
@@ -271,29 +252,15 @@ class _Direction:
         evidence: Evidence,
     ) -> list[FairFigure]:
         labels = evidence.naive.labels
-        ks = [asked.k for asked in self.asked]
         figures = []
         for name, scores in fair.items():
-            within_r, at = hole_shares(ranked[name], labels, [max(k, 1) for k in ks])
+            within_r, at = hole_shares(ranked[name], labels, [max(asked.k, 1) for asked in self.asked])
             for place, asked in enumerate(self.asked):
                 powered = scores.powered[place]
-                low, high = powered.ends
-                figures.append(
-                    FairFigure(
-                        name,
-                        self.direction.value,
-                        asked.name,
-                        len(labels),
-                        scores.naive[place],
-                        scores.classical[place].value,
-                        powered.expected,
-                        powered.value,
-                        low,
-                        high,
-                        values[name][place],
-                        at[place] if asked.k else within_r,
-                    )
-                )
+                about = name, self.direction.value, asked.name, len(labels)
+                methods = scores.naive[place], scores.classical[place].value, powered.expected, powered.value
+                holes = at[place] if asked.k else within_r
+                figures.append(FairFigure(*about, *methods, *powered.ends, values[name][place], holes))
         return figures
 
     def _differences(
@@ -302,24 +269,16 @@ class _Direction:
         base = self.request.paired_with
         pairs = combinations(fair, 2) if base is None else ((name, base) for name in fair if name != base)
         differences, audit = [], evidence.powered.audit
+        pool = float((1 / audit.inclusion).sum())
         for model, against in pairs:
+            one, other = fair[model], fair[against]
             for place, asked in enumerate(self.asked):
-                difference = evidence.difference(fair[model].powered[place], fair[against].powered[place])
+                about = model, against, self.direction.value, asked.name
+                naive = one.naive[place] - other.naive[place]
                 settled = values[model][place] - values[against][place]
-                pool = float((1 / audit.inclusion).sum())
-                more = 0 if difference.sign else more_pairs(len(audit), difference.std_error, settled, pool)
-                differences.append(
-                    FairDifference(
-                        model,
-                        against,
-                        self.direction.value,
-                        asked.name,
-                        fair[model].naive[place] - fair[against].naive[place],
-                        settled,
-                        difference.value,
-                        *difference.ends,
-                        difference.sign != 0,
-                        more,
-                    )
-                )
+                powered = evidence.difference(one.powered[place], other.powered[place])
+                apart = powered.sign != 0
+                more = 0 if apart else more_pairs(len(audit), powered.std_error, settled, pool)
+                shares = naive, settled, powered.value, *powered.ends
+                differences.append(FairDifference(*about, *shares, apart, more))
         return differences

@@ -25,6 +25,7 @@ from mitl.settings import Settings
 from mitl.stages.evaluating.admission import (
     asked_tasks,
     comers_of,
+    doable_by,
     left_out,
     refuse_empty,
     refuse_one_sided,
@@ -46,7 +47,7 @@ from mitl.stages.evaluating.crisscrossed import (
 )
 from mitl.stages.evaluating.figures import Scored
 from mitl.stages.evaluating.model_files import RankingModel, RawModel, read_caption_vectors, read_model
-from mitl.stages.evaluating.models import BOTH, Model, Sides, caption_groups
+from mitl.stages.evaluating.models import BOTH, Model, Sides, caption_groups, image_numbers
 from mitl.stages.evaluating.positive_sets import (
     FOLDS,
     OFFICIAL_PREFIX,
@@ -136,33 +137,33 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     project = _project(settings, request)
     refuse_empty(request, project, official)
     raw = [read_model(files, request.similarity) for files in request.models]
-    release = None if request.against.release is None else read_release(request.against.release).by_query
+    folder = request.against.release
+    release = None if folder is None else read_release(folder).by_query
     _require_one_dataset(request, project, raw)
     gathered = _searched(request, project, raw, release)
     comers = comers_of(request, raw, project)
-    two_sided = any(sides == BOTH for _, sides in comers)
     refuse_one_sided(request, comers)
     gathered.warnings += [str(fault) for _, fault in load_installed()]
     gathered.warnings += left_out(request, comers)
-    if two_sided:
+    if BOTH in comers.values():
         _add_sets(gathered, official, release, request.wanted)
-    doable = {task.likeness for task in NamedTask if any(task.sides <= sides for _, sides in comers)}
     known = _images_known(gathered, request)
-    _add_ratings(gathered, request, doable, known)
+    _add_ratings(gathered, request, doable_by(comers), known)
     inputs = BaselineInput(settings, gathered.sides, project, gathered.texts, progress)
     _add_other_tasks(gathered, request)
     if request.against.pseudo_labels:
         _add_pseudo_labels(gathered, request.against.label_embeddings, inputs)
-        rankings = [model.name for model in raw if isinstance(model, RankingModel)]
         gathered.warnings += [
-            f"{name} has rankings alone, so pseudo-labels are left out" for name in rankings
+            f"{model.name} has rankings alone, so pseudo-labels are left out"
+            for model in raw
+            if isinstance(model, RankingModel)
         ]
-    environment = None if request.against.release is None else environment_of(request.against.release)
-    if environment is not None:
-        gathered.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
-    gathered.groups = caption_groups(gathered.sides, known)
-    told = {} if request.against.release is None else read_original_images(request.against.release)
-    gathered.release_groups = caption_groups(gathered.sides, told or known)
+    gathered.groups = gathered.release_groups = caption_groups(gathered.sides, known)
+    if folder is not None:
+        if told := read_original_images(folder):
+            gathered.release_groups = caption_groups(gathered.sides, told)
+        if environment := environment_of(folder):
+            gathered.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
     _warn_of_others(gathered, raw)
     gathered.models = [model.fitted(gathered.sides, request.directions) for model in raw]
     gathered.models += [fitted_baseline(name, inputs) for name in request.baselines]
@@ -196,14 +197,13 @@ def _require_one_dataset(
     request: EvaluationRequest, project: Project | None, raw: Sequence[RawModel]
 ) -> None:
     """ReleaseError where the project, the release, the ratings and rankings are not of one data set."""
-    of_project = () if project is None else (("this project", project.dataset_sha256),)
+    sets: list[tuple[str, str | None]] = []
+    if project is not None:
+        sets.append(("this project", project.dataset_sha256))
     folders = [folder for folder in (request.against.release, request.against.cxc) if folder is not None]
-    files = (table for model in raw if isinstance(model, RankingModel) for table in model.tables.values())
-    require_one_dataset(
-        *of_project,
-        *((repr(str(folder)), dataset_of(folder)) for folder in folders),
-        *((repr(str(table.path)), table.dataset_sha256) for table in files),
-    )
+    sets += [(repr(str(folder)), dataset_of(folder)) for folder in folders]
+    files = [table for model in raw if isinstance(model, RankingModel) for table in model.tables.values()]
+    require_one_dataset(*sets, *((repr(str(table.path)), table.dataset_sha256) for table in files))
 
 
 def _searched(
@@ -264,7 +264,7 @@ def _add_folds(gathered: Gathered, wanted: Wanted) -> None:
 
 
 def _add_ratings(
-    gathered: Gathered, request: EvaluationRequest, doable: Set[Likeness], known: Mapping[str, str]
+    gathered: Gathered, request: EvaluationRequest, doable: Set[NamedTask], known: Mapping[str, str]
 ) -> None:
     """The tasks of a folder of ratings, of those that are asked for and that some model can do.
 
@@ -280,7 +280,7 @@ def _add_ratings(
         return
     split = choose_split(folder, request.against.split)
     asked = asked_tasks(request)
-    kinds = doable & {task.likeness for task in asked}
+    kinds = {task.likeness for task in asked & doable}
     if not kinds:
         raise UsageError(
             "there is no model to score; give --annotator, its files, such as --model, or a --baseline"
@@ -317,32 +317,22 @@ def _images_known(gathered: Gathered, request: EvaluationRequest) -> Mapping[str
     if gathered.texts is not None:
         return gathered.texts.image_of
     if is_official_split(request):
-        originals = official_by_query("original")[Direction.T2I]
-        return {caption: images[0] for caption, images in originals.items()}
+        return _official_images()
     if against.cxc is not None:
         return images_in_ratings(against.cxc, choose_split(against.cxc, against.split))
     return {}
 
 
-def image_of(found: Gathered) -> Ids:
-    """(C,) the number of each caption's image, from the captions' texts or from the official test split.
+def _image_numbers(gathered: Gathered) -> Ids:
+    """(C,) the number of each caption's image, from the captions' texts or from the official test split."""
+    told = gathered.texts.image_of if gathered.texts is not None else _official_images()
+    return image_numbers(gathered.sides, told)
 
-    Raises:
-        UsageError: there are no texts, and a caption is none of the official ones.
-    """
-    if found.texts is not None:
-        return found.texts.image_numbers(found.sides)
+
+def _official_images() -> dict[str, str]:
+    """Caption → its image in COCO's test split."""
     originals = official_by_query("original")[Direction.T2I]
-    numbers = found.sides.images.number_of
-    try:
-        return np.array(
-            [numbers[originals[caption_id][0]] for caption_id in found.sides.captions.ids], np.int64
-        )
-    except KeyError as error:
-        raise UsageError(
-            f"whose caption {error.args[0]} is cannot be told outside a project; give --captions FILE, work in one, or "
-            "score on COCO's test split"
-        ) from error
+    return {caption: images[0] for caption, images in originals.items()}
 
 
 def _add_other_tasks(gathered: Gathered, request: EvaluationRequest) -> None:
@@ -360,7 +350,7 @@ def _add_other_tasks(gathered: Gathered, request: EvaluationRequest) -> None:
         gathered.tasks.append(release_grades(against.release, gathered.sides))
     if against.objects:
         files = [read_image_objects(path) for path in against.objects]
-        gathered.tasks.append(plausible_task(files, gathered.sides, image_of(gathered)))
+        gathered.tasks.append(plausible_task(files, gathered.sides, _image_numbers(gathered)))
 
 
 def _add_pseudo_labels(gathered: Gathered, embeddings: Path | None, inputs: BaselineInput) -> None:
@@ -370,7 +360,7 @@ def _add_pseudo_labels(gathered: Gathered, embeddings: Path | None, inputs: Base
         if embeddings is None
         else read_caption_vectors(embeddings, gathered.sides.captions)
     )
-    gathered.pseudo_labels = pseudo_task(vectors, gathered.sides, image_of(gathered))
+    gathered.pseudo_labels = pseudo_task(vectors, gathered.sides, _image_numbers(gathered))
     gathered.tasks.append(gathered.pseudo_labels)
 
 
@@ -395,8 +385,11 @@ def _add_annotators(
     gathered.of_all = set(names) >= set(project.annotators) and not others
     if not names and others:
         return
+    needs: dict[Direction, RankingNeed] = dict.fromkeys(Direction, ((), 1))
     by_ranking = [task for task in gathered.tasks if not task.deep]
-    needs = {direction: _need(by_ranking, direction, request) for direction in Direction}
+    for direction in request.directions if by_ranking else ():
+        queries = np.unique(np.concatenate([task.queries(direction) for task in by_ranking]))
+        needs[direction] = queries.tolist(), max(task.depth(direction) for task in by_ranking)
     if request.against.release is not None:
         gathered.trained_on_release = trained_on_release(settings, names, request.against.release)
         gathered.warnings += warnings_of(gathered.trained_on_release)
@@ -411,10 +404,3 @@ def _add_annotators(
             f"{', '.join(unknown)}: rankings or single pairs are all that there is, so what needs similarities of all "
             f"images and captions is left out ({', '.join(task.name for task in gathered.tasks if task.deep)})"
         )
-
-
-def _need(tasks: Sequence[ScoredTask], direction: Direction, request: EvaluationRequest) -> RankingNeed:
-    if direction not in request.directions or not tasks:
-        return (), 1
-    queries = np.unique(np.concatenate([task.queries(direction) for task in tasks]))
-    return queries.tolist(), max(task.depth(direction) for task in tasks)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.datasets.assembling import id_kind, tie_key
-from mitl.errors import MetricError
+from mitl.errors import MetricError, UsageError
 from mitl.metrics.intervals import QueryGroups
 from mitl.metrics.positives import Ids, QueryValues
 from mitl.metrics.ranks import NOTHING, locate_rows
@@ -120,6 +120,18 @@ def caption_groups(sides: Sides, image_of: Mapping[str, str]) -> QueryGroups:
         for caption_id in sides.captions.ids
     ]
     return QueryGroups(sides.captions.numbers, np.array(groups, np.int64))
+
+
+def image_numbers(sides: Sides, image_of: Mapping[str, str]) -> Ids:
+    """(C,) the number of each caption's image; UsageError if it is not told, or not among the images."""
+    number_of, captions = sides.images.number_of, sides.captions.ids
+    lost = next((caption for caption in captions if image_of.get(caption) not in number_of), None)
+    if lost is not None:
+        raise UsageError(
+            f"whose caption {lost} is cannot be told outside a project; give --captions FILE, work in one, or score on "
+            "COCO's test split"
+        )
+    return np.array([number_of[image_of[caption]] for caption in captions], np.int64)
 
 
 def strange_ids_hint(wanted: Sequence[str], found: Sequence[str]) -> str:
@@ -308,13 +320,11 @@ def joined(parts: Sequence[tuple[QueryValues, ...]]) -> tuple[QueryValues, ...]:
     if not parts:
         return ()
     return tuple(
-        QueryValues(
-            first.metric,
-            np.concatenate([part[place].query_ids for part in parts]),
-            np.concatenate([part[place].values for part in parts]),
-            first.statistic,
-            None,
-            sum(part[place].left_out for part in parts),
+        replace(
+            first,
+            query_ids=np.concatenate([part[place].query_ids for part in parts]),
+            values=np.concatenate([part[place].values for part in parts]),
+            left_out=sum(part[place].left_out for part in parts),
         )
         for place, first in enumerate(parts[0])
     )

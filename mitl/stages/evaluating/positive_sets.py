@@ -23,7 +23,7 @@ from mitl.positives.folders import MANIFEST, checked_table, read_manifest
 from mitl.positives.loading import official_positives
 from mitl.records import Direction
 from mitl.stages.evaluating.model_files import RankingModel, RawModel
-from mitl.stages.evaluating.models import BOTH, ModelSide, Sides, strange_ids_hint
+from mitl.stages.evaluating.models import ModelSide, Sides, strange_ids_hint
 from mitl.stages.evaluating.request import EvaluationRequest
 
 OFFICIAL = ("original", "cxc", "eccv")
@@ -45,8 +45,9 @@ def official_names(wanted: Sequence[str]) -> tuple[str, ...]:
     """
     for name in wanted:
         if name not in OFFICIAL_CHOICES:
-            known = ", ".join([*OFFICIAL, FOLDS, EVERY])
-            raise UsageError(f"no official set called {name!r}; known: {known}")
+            raise UsageError(
+                f"no official set called {name!r}; known: {', '.join([*OFFICIAL, FOLDS, EVERY])}"
+            )
     return OFFICIAL_CHOICES[:-1] if EVERY in wanted else tuple(dict.fromkeys(wanted))
 
 
@@ -148,11 +149,11 @@ def searched(raw: Sequence[RawModel], release: ByQuery | None, *, whole_split: b
         )
     whole = [model for model in raw if not isinstance(model, RankingModel)]
     if whole:
-        held = {
-            side: next((model.held(side) for model in whole if side in model.sides), ())
-            for side in sorted(BOTH)
-        }
-        return Sides(ModelSide.of("image", held["image"]), ModelSide.of("caption", held["caption"]))
+        images, captions = (
+            ModelSide.of(side, next((model.held(side) for model in whole if side in model.sides), ()))
+            for side in ("image", "caption")
+        )
+        return Sides(images, captions)
     return _union(raw, release or {})
 
 
@@ -223,13 +224,14 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
     by_two = held & thrice
     matches = np.where(by_two, ~refused(rows), confirmed(rows))
     rates = Rates.measured(answered(rows)[1], thrice, held)
+    negatives = checked_table(folder, manifest, "negatives.parquet", ["image_id", "caption_id"])
     return AuditedRelease(
         queries={
             direction: np.unique(_numbers(sides.queries(direction), list(by_query.get(direction, {}))))
             for direction in Direction
         },
         held=_released(audit, audit.held["pair"].to_numpy(), sides),
-        refused=_negatives(folder, manifest, sides),
+        refused=_pairs(sides, *(column.to_pylist() for column in negatives.columns)),
         audited=_released(audit, rows["pair"].to_numpy(), sides),
         matches=matches,
         reading=CorrectedLabels.of(matches, by_two, rates),
@@ -241,18 +243,11 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
 
 def _released(audit: ReleasedAudit, packed: Ids, sides: Sides) -> Pairs:
     images, captions = unpack_ids(packed)
-    return (
-        _numbers(sides.images, audit.image_ids[images].tolist()),
-        _numbers(sides.captions, audit.caption_ids[captions].tolist()),
-    )
+    return _pairs(sides, audit.image_ids[images].tolist(), audit.caption_ids[captions].tolist())
 
 
-def _negatives(folder: Path, manifest: Mapping[str, object], sides: Sides) -> Pairs:
-    table = checked_table(folder, manifest, "negatives.parquet", ["image_id", "caption_id"])
-    return (
-        _numbers(sides.images, table["image_id"].to_pylist()),
-        _numbers(sides.captions, table["caption_id"].to_pylist()),
-    )
+def _pairs(sides: Sides, images: Sequence[object], captions: Sequence[object]) -> Pairs:
+    return _numbers(sides.images, images), _numbers(sides.captions, captions)
 
 
 def _numbers(side: ModelSide, ids: Sequence[object]) -> Ids:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Annotator, RankingSource, fingerprint, scores_pairs
@@ -213,17 +212,6 @@ class CaptionTexts:
                 f"{strange_ids_hint(side.ids, list(self.text_of))}"
             )
         return [self.text_of[caption_id] for caption_id in side.ids]
-
-    def image_numbers(self, sides: Sides) -> Ids:
-        """(C,) the number of each caption's image; MetricError where the sides lack it."""
-        missing = [caption_id for caption_id in sides.captions.ids if caption_id not in self.image_of]
-        if missing:
-            raise MetricError(f"{self.source} does not say whose caption {missing[0]!r} is")
-        images = [self.image_of[caption_id] for caption_id in sides.captions.ids]
-        strange = next((image_id for image_id in images if image_id not in sides.images.number_of), None)
-        if strange is not None:
-            raise MetricError(f"{self.source} names the image {strange!r}, which is not among those searched")
-        return np.array([sides.images.number_of[image_id] for image_id in images], np.int64)
 
 
 def read_texts(path: Path) -> CaptionTexts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,17 @@ class RankingTable:
         return np.asarray((self.items != ENDED).sum(axis=1), dtype=np.int64)
 
 
-def from_lists(path: Path, direction: Direction, lists: Mapping[str, Sequence[object]]) -> RankingTable:
-    """Rankings of ``{query id: item ids}``, as a JSON file holds them; ids are integers or texts, else MetricError."""
+def from_lists(path: Path, direction: Direction, lists: object) -> RankingTable:
+    """Rankings of ``{query id: item ids}``, as a JSON file holds them; ids are integers or texts.
+
+    Raises:
+        MetricError: it is something else, or names a query or an item of a query twice.
+    """
+    if not isinstance(lists, dict):
+        raise MetricError(f"{direction} in {str(path)!r} is not an object of rankings by query id")
+    wrong = next((query for query, items in lists.items() if not isinstance(items, list)), None)
+    if wrong is not None:
+        raise MetricError(f"{str(path)!r} gives query {wrong} no list of items")
     place_of: dict[str, int] = {}
     depth = max((len(items) for items in lists.values()), default=0)
     items = np.full((len(lists), depth), ENDED, np.int32)
@@ -175,9 +184,9 @@ def _from_json(path: Path) -> dict[Direction, RankingTable]:
         raise MetricError(f"{str(path)!r} holds no object of rankings by query id")
     if value and set(value) <= set(DIRECTION_OF):
         named = directions_among(value, repr(str(path)))
-        return {direction: _lists(path, direction, value[way]) for way, direction in named.items()}
+        return {direction: from_lists(path, direction, value[way]) for way, direction in named.items()}
     direction = _named_direction(path)
-    return {direction: _lists(path, direction, value)}
+    return {direction: from_lists(path, direction, value)}
 
 
 def _each_once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -190,36 +199,25 @@ def _each_once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return by_key
 
 
-def _lists(path: Path, direction: Direction, value: object) -> RankingTable:
-    if not isinstance(value, dict):
-        raise MetricError(f"{direction} in {str(path)!r} is not an object of rankings by query id")
-    wrong = next((query for query, items in value.items() if not isinstance(items, list)), None)
-    if wrong is not None:
-        raise MetricError(f"{str(path)!r} gives query {wrong} no list of items")
-    return from_lists(path, direction, value)
-
-
 def _from_npz(path: Path) -> dict[Direction, RankingTable]:
     arrays = read_archive(path)
     if {"query_ids", "item_ids"} <= set(arrays):
-        direction = _named_direction(path)
-        return {direction: _ranked(path, direction, arrays, "")}
-    whole = [way for way in DIRECTION_OF if {f"{way}_query_ids", f"{way}_item_ids"} <= set(arrays)]
-    tables = {
-        direction: _ranked(path, direction, arrays, f"{way}_")
-        for way, direction in directions_among(whole, repr(str(path))).items()
-    }
-    if not tables:
+        prefixes = {"": _named_direction(path)}
+    else:
+        whole = [way for way in DIRECTION_OF if {f"{way}_query_ids", f"{way}_item_ids"} <= set(arrays)]
+        named = directions_among(whole, repr(str(path)))
+        prefixes = {f"{way}_": direction for way, direction in named.items()}
+    if not prefixes:
         raise MetricError(
             f"{str(path)!r} lacks the arrays query_ids and item_ids (or i2t_query_ids, i2t_item_ids …); "
             f"it holds {', '.join(arrays) or 'none'}"
         )
-    return tables
-
-
-def _ranked(path: Path, direction: Direction, arrays: dict[str, Any], prefix: str) -> RankingTable:
-    queries = id_texts(path, arrays[f"{prefix}query_ids"])
-    return from_arrays(path, direction, queries, arrays[f"{prefix}item_ids"])
+    return {
+        direction: from_arrays(
+            path, direction, id_texts(path, arrays[f"{prefix}query_ids"]), arrays[f"{prefix}item_ids"]
+        )
+        for prefix, direction in prefixes.items()
+    }
 
 
 def _from_parquet(path: Path) -> RankingTable:
@@ -247,11 +245,6 @@ def _from_parquet(path: Path) -> RankingTable:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise MetricError(f"{str(path)!r} is not readable as rankings in Parquet: {reason}") from error
-    rankings = from_rows(
-        path,
-        direction,
-        (queries.indices.to_numpy(), ids[0]),
-        ranks,
-        (items.indices.to_numpy(), ids[1]),
-    )
+    places = queries.indices.to_numpy(), items.indices.to_numpy()
+    rankings = from_rows(path, direction, (places[0], ids[0]), ranks, (places[1], ids[1]))
     return replace(rankings, dataset_sha256=said.get(DATASET_KEY, b"").decode())

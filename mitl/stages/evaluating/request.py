@@ -16,7 +16,7 @@ from mitl.metrics.table import USUAL, Asked, asked_metrics
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
 from mitl.stages.evaluating.figures import Sampling
-from mitl.stages.evaluating.models import BOTH, Modality
+from mitl.stages.evaluating.models import Modality
 
 
 class NamedTask(StrEnum):
@@ -31,14 +31,15 @@ class NamedTask(StrEnum):
     SITS = "sits"
 
     @property
-    def sides(self) -> frozenset[Modality]:
-        """The sides whose items are compared."""
-        return _SIDES.get(self, BOTH)
-
-    @property
     def likeness(self) -> Likeness:
         """The ratings that it is made from."""
-        return _LIKENESS.get(self, Likeness.SITS)
+        of_one_side = {"t2t": Likeness.STS, "sts": Likeness.STS, "i2i": Likeness.SIS, "sis": Likeness.SIS}
+        return of_one_side.get(self, Likeness.SITS)
+
+    @property
+    def sides(self) -> frozenset[Modality]:
+        """The sides whose items are compared."""
+        return frozenset(self.likeness.sides)
 
     @property
     def needs_ratings(self) -> bool:
@@ -46,14 +47,6 @@ class NamedTask(StrEnum):
         return self not in (NamedTask.I2T, NamedTask.T2I)
 
 
-_CAPTIONS, _IMAGES = frozenset({"caption"}), frozenset({"image"})
-_SIDES = {NamedTask.T2T: _CAPTIONS, NamedTask.STS: _CAPTIONS, NamedTask.I2I: _IMAGES, NamedTask.SIS: _IMAGES}
-_LIKENESS = {
-    NamedTask.T2T: Likeness.STS,
-    NamedTask.STS: Likeness.STS,
-    NamedTask.I2I: Likeness.SIS,
-    NamedTask.SIS: Likeness.SIS,
-}
 EVERY_TASK = frozenset(NamedTask)
 
 
@@ -169,20 +162,14 @@ def files_of_options(given: ModelFiles) -> list[ModelFiles]:
     Raises:
         UsageError: files of two kinds, or ids or a name without such files.
     """
-    kinds = {
-        "embeddings": given.embeddings is not None,
-        "similarities": given.similarities is not None,
-        "rankings": bool(given.rankings),
-    }
-    named = [kind for kind, is_named in kinds.items() if is_named]
+    named = [kind for kind in ("embeddings", "similarities", "rankings") if getattr(given, kind)]
     if len(named) > 1:
         raise UsageError("files of one kind make a model; name several models by --model NAME=FILE[,FILE]")
-    files = given.embeddings or (None, None)
-    sides = zip(("image", "caption"), (given.image_ids, given.caption_ids), files, strict=True)
-    for side, ids, embeddings in sides:
-        if ids and named not in (["embeddings"], ["similarities"]):
-            raise UsageError("--image-ids and --caption-ids belong to embeddings or similarities in a .npy")
-        if ids and named == ["embeddings"] and embeddings is None:
+    ids_of = {"image": given.image_ids, "caption": given.caption_ids}
+    if any(ids_of.values()) and named not in (["embeddings"], ["similarities"]):
+        raise UsageError("--image-ids and --caption-ids belong to embeddings or similarities in a .npy")
+    for side, embeddings in zip(ids_of, given.embeddings or (), strict=False):
+        if ids_of[side] and embeddings is None:
             raise UsageError(f"--{side}-ids are given, but no --{side}-embeddings; give both, or neither")
     if given.name and not named:
         raise UsageError("--name belongs to embeddings, similarities or rankings; --model names its own")
@@ -233,6 +220,8 @@ def need_file(path: Path, what: str) -> Path:
 def _kind(path: Path) -> str:
     if path.suffix == ".json":
         return "rankings"
+    if path.suffix == ".npy":
+        return "similarities" if ids_beside(path, "image_ids") else "embeddings"
     if path.suffix == ".parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -251,8 +240,6 @@ def _kind(path: Path) -> str:
         if "similarities" in names:
             return "similarities"
         return "rankings" if any(name.endswith("item_ids") for name in names) else "embeddings"
-    if path.suffix == ".npy":
-        return "similarities" if ids_beside(path, "image_ids") else "embeddings"
     raise MetricError(
         f"{str(path)!r} is not a file of a model; it should end in .npy, .npz, .parquet or .json"
     )

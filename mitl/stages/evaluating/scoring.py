@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.errors import MetricError
+from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Ids, Positives, Short
 from mitl.metrics.ranks import NOTHING
 from mitl.metrics.retrieval import Values
@@ -79,7 +79,7 @@ def score_model(
     """
     if model.is_one_sided:
         return []
-    scored: dict[tuple[str, Direction], Scored] = {}
+    scored: dict[tuple[str, Direction], Values] = {}
     for direction in directions:
         by_blocks = []
         for task in tasks:
@@ -96,14 +96,12 @@ def score_model(
                 ends = rankings.ends[np.isin(rankings.query_ids, task.queries(direction))]
                 # What holds the whole gallery lacks nothing: a place beyond it is a miss for every model.
                 whole = len(ends) > 0 and ends.min() >= len(sides.gallery(direction))
-                values = task.ranked(direction, rankings, "zero" if whole else short)
-            scored[task.name, direction] = Scored(task.name, model.name, direction.value, values)
+                scored[task.name, direction] = task.ranked(direction, rankings, "zero" if whole else short)
         for task, parts in _run(model, by_blocks, sides, direction, progress):
             with named(model.name, task.name, sides, direction):
-                values = task.values(direction, parts)
-            scored[task.name, direction] = Scored(task.name, model.name, direction.value, values)
+                scored[task.name, direction] = task.values(direction, parts)
     return [
-        scored[task.name, direction]
+        Scored(task.name, model.name, direction.value, scored[task.name, direction])
         for task in tasks
         for direction in directions
         if (task.name, direction) in scored
@@ -155,7 +153,12 @@ def best_items(
 
     Args:
         depth: places, as far as the gallery goes; as many as a query has positives where that is more.
+
+    Raises:
+        UsageError: the model knows one side alone.
     """
+    if model.is_one_sided:
+        raise UsageError(f"{model.name} knows one side alone, so it ranks nothing of the other; leave it out")
     heads: dict[Direction, Mapping[str, Sequence[str]]] = {}
     for direction, listed in positives.items():
         if not len(listed):

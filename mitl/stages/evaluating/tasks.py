@@ -18,7 +18,7 @@ from mitl.metrics.embeddings import score_blocks
 from mitl.metrics.graded import CXC_RANGE, GradedLabels, grades_of, kendall, ndcg
 from mitl.metrics.official import Fold, fold_values, score_folds_ranked
 from mitl.metrics.plausible import CAP, ZETAS, ObjectVectors, plausible_r_precision
-from mitl.metrics.positives import Ids, ItemsOfQueries, Positives, QueryValues, Short
+from mitl.metrics.positives import Ids, ItemsOfQueries, Positives, Short
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_metrics
 from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, MetricRequest, asked_metrics
@@ -157,16 +157,8 @@ class PlausibleTask(ScoredTask):
         asked = self._some(direction, np.sort(rankings.query_ids))
         if int(rankings.ends.min()) >= len(gallery):
             return self._whole(direction, rankings.query_ids, rankings.items, asked)
-        return plausible_r_precision(
-            rankings.query_ids,
-            rankings.items,
-            asked,
-            gallery,
-            zetas=(0,),
-            cap=CAP,
-            short=short,
-            no_positives="leave_out",
-        )
+        about = rankings.query_ids, rankings.items, asked, gallery
+        return plausible_r_precision(*about, zetas=(0,), cap=CAP, short=short, no_positives="leave_out")
 
     def score(self, direction: Direction, block: Block) -> Values:
         """Each block is ranked and scored by itself."""
@@ -174,13 +166,11 @@ class PlausibleTask(ScoredTask):
 
     def _whole(self, direction: Direction, query_ids: Ids, items: Ids, queries: ObjectVectors) -> Values:
         """Of rankings of the whole gallery."""
-        gallery = self._vectors(direction)[1]
-        values: list[QueryValues] = []
-        for zetas, cap in ((ZETAS, None), ((0,), CAP)):
-            values += plausible_r_precision(
-                query_ids, items, queries, gallery, zetas=zetas, cap=cap, no_positives="leave_out"
-            )
-        return tuple(values)
+        about = query_ids, items, queries, self._vectors(direction)[1]
+        return (
+            *plausible_r_precision(*about, zetas=ZETAS, no_positives="leave_out"),
+            *plausible_r_precision(*about, zetas=(0,), cap=CAP, no_positives="leave_out"),
+        )
 
     def _vectors(self, direction: Direction) -> tuple[ObjectVectors, ObjectVectors]:
         """Of the queries and of the gallery."""
@@ -248,11 +238,8 @@ class GradedTask(ScoredTask):
 
     def content(self) -> Sequence[NDArray[Any]]:
         """Its graded pairs of both directions."""
-        return [
-            array
-            for direction in Direction
-            for array in (*_arrays(self.labels[direction]), self.labels[direction].grades)
-        ]
+        both = [self.labels[direction] for direction in Direction]
+        return [array for labels in both for array in (*_arrays(labels), labels.grades)]
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """nDCG@10."""
@@ -302,40 +289,28 @@ def release_grades(folder: Path, sides: Sides) -> GradedTask:
     if not (folder / MANIFEST).is_file():
         raise UsageError(f"{str(folder)!r} holds positives alone, without grades; leave --graded out")
     rows = [row for name in _TABLES for row in read_table(folder, name, "label") if row["label"] is not None]
-    pairs = [
-        (
-            sides.images.number_of.get(str(row["image_id"])),
-            sides.captions.number_of.get(str(row["caption_id"])),
-        )
-        for row in rows
-    ]
-    kept = [place for place, pair in enumerate(pairs) if None not in pair]
+    images = [sides.images.number_of.get(str(row["image_id"])) for row in rows]
+    captions = [sides.captions.number_of.get(str(row["caption_id"])) for row in rows]
+    labels = [str(row["label"]) for row in rows]
+    kept = [row for row in zip(images, captions, labels, strict=True) if None not in row]
     if not kept:
         raise ReleaseError(
             f"nobody judged a pair in {str(folder)!r}, so it holds no grades; leave --graded out"
         )
-    images, captions = (np.array([pairs[place][side] for place in kept], np.int64) for side in (0, 1))
-    return _graded_task(
-        GRADED_RELEASE, images, captions, grades_of([str(rows[place]["label"]) for place in kept])
-    )
+    first, second, said = zip(*kept, strict=True)
+    return _graded_task(GRADED_RELEASE, (np.array(first), np.array(second)), grades_of(said))
 
 
 def cxc_grades(sits: RatedPairs) -> GradedTask:
     """CxC's scores of images and captions, 0 to 5, as they are."""
-    return _graded_task("graded-cxc", sits.first, sits.second, sits.scores, CXC_RANGE)
+    return _graded_task("graded-cxc", (sits.first, sits.second), sits.scores, CXC_RANGE)
 
 
 def _graded_task(
     name: str,
-    images: Ids,
-    captions: Ids,
+    pairs: tuple[Ids, Ids],
     grades: NDArray[np.float64],
     within: tuple[float, float] | None = None,
 ) -> GradedTask:
-    return GradedTask(
-        name,
-        {
-            Direction.I2T: GradedLabels.from_pairs(images, captions, grades, within=within),
-            Direction.T2I: GradedLabels.from_pairs(captions, images, grades, within=within),
-        },
-    )
+    labels = {way: GradedLabels.from_pairs(*way.ordered(*pairs), grades, within=within) for way in Direction}
+    return GradedTask(name, labels)

@@ -29,7 +29,7 @@ from mitl.records.forms import IMAGES, SET_FORMS, TEXTS, SetForm
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import gather
-from mitl.stages.evaluating.models import Sides
+from mitl.stages.evaluating.models import Sides, image_numbers
 from mitl.stages.evaluating.positive_sets import located, searched
 from mitl.stages.evaluating.project import CaptionTexts, Project, read_project
 from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFiles, Similarity, Wanted
@@ -260,7 +260,7 @@ def _content(
 def _objects(files: Sequence[Path], project: Project) -> dict[str, dict[str, list[int]]]:
     """What `mitl evaluate --objects` scores by."""
     sides = project.sides
-    owners = CaptionTexts.of_project(project).image_numbers(sides)
+    owners = image_numbers(sides, CaptionTexts.of_project(project).image_of)
     task = plausible_task([read_image_objects(path) for path in files], sides, owners)
     return {
         side.modality: {
