@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,6 @@ from mitl.records import CaptionItem
 from mitl.settings import Settings
 from mitl.stages.evaluating.models import EVERY, Modality, Model, ModelVectors, Rows, Sides, Similarities
 from mitl.stages.evaluating.project import CaptionTexts, Project
-
-if TYPE_CHECKING:
-    from annotators.item_encoders import OneSided
 
 BAG_OF_WORDS, SENTENCES, WORDS, BACKBONE = "bag-of-words", "sentences", "words", "efficientnet-lite0"
 BASELINES: dict[str, Modality] = {
@@ -85,10 +82,8 @@ def fitted_baseline(name: str, of: BaselineInput) -> Model:
     """
     if name == BAG_OF_WORDS:
         similarities: Similarities = bag_of_words(of.words(f"the baseline {name}"))
-    elif BASELINES[name] == "caption":
-        similarities = ModelVectors({"caption": caption_vectors(name, of, f"the baseline {name}")})
     else:
-        similarities = ModelVectors({"image": _image_vectors(name, of)})
+        similarities = ModelVectors({BASELINES[name]: encoder_vectors(name, of, f"the baseline {name}")})
     return Model(name, similarities=similarities, within_sides=True, sides=frozenset({BASELINES[name]}))
 
 
@@ -104,50 +99,33 @@ def bag_of_words(texts: Sequence[str]) -> WordVectors:
     return WordVectors(weights, weights.vectors(texts))
 
 
-def caption_vectors(name: str, of: BaselineInput, what: str) -> NDArray[np.float32]:
-    """(C, D) unit rows of an encoder of captions, in their order; a project keeps them.
+def encoder_vectors(name: str, of: BaselineInput, what: str) -> NDArray[np.float32]:
+    """(N, D) unit rows of an encoder of captions, or of pictures, in the order of its side; a project keeps them.
 
     Args:
         what: who asks, for messages.
     """
-    texts = of.words(what)
-    encoder = _encoder(name, "caption")
-    if of.project is not None:
-        return _kept(encoder, of)
-    numbers = of.sides.captions.numbers.tolist()
-    items = zip(numbers, of.sides.captions.ids, texts, strict=True)
-    return encoder.vectors([CaptionItem(number, caption_id, 0, text) for number, caption_id, text in items])
-
-
-def _image_vectors(name: str, of: BaselineInput) -> NDArray[np.float32]:
-    """(I, D) unit rows of an encoder of pictures, in the images' order."""
-    if of.project is None:
-        raise UsageError(
-            f"the baseline {name} looks at pictures; work in a project with `mitl init --images FOLDER`, or give "
-            "--image-embeddings"
-        )
+    from annotators.item_encoders import OneSided, build_encoder
+    from mitl.stages.proposing.computing import ComputeContext
     from mitl.stages.proposing.ranking import require_pictures
 
-    encoder = _encoder(name, "image")
-    require_pictures(encoder, of.project.items.images)
-    return _kept(encoder, of)
-
-
-def _encoder(name: str, modality: Any) -> OneSided:
-    from annotators.item_encoders import OneSided, build_encoder
-
+    modality: Any = BASELINES[name]
+    texts = of.words(what) if modality == "caption" else []
+    if of.project is None and modality == "image":
+        raise UsageError(
+            f"{what} looks at pictures; work in a project with `mitl init --images FOLDER`, or give --image-embeddings"
+        )
     encoder = build_encoder(name, modality, {}, Path())
     assert isinstance(encoder, OneSided)
-    return encoder
-
-
-def _kept(encoder: OneSided, of: BaselineInput) -> NDArray[np.float32]:
-    """The rows that the project keeps, or makes and keeps now."""
-    from mitl.stages.proposing.computing import ComputeContext
-
-    assert of.project is not None
-    items = of.project.items
+    if of.project is None:
+        side = of.sides.captions
+        items = zip(side.numbers.tolist(), side.ids, texts, strict=True)
+        return encoder.vectors(
+            [CaptionItem(number, caption_id, 0, text) for number, caption_id, text in items]
+        )
+    if modality == "image":
+        require_pictures(encoder, of.project.items.images)
     compute = ComputeContext.of(of.settings, progress=of.progress)
-    side = items.images if encoder.modality == "image" else items.captions
-    rows: NDArray[np.float32] = compute.encoded(encoder, encoder.modality, side).arrays["embedding"]
+    held = of.project.items.images if modality == "image" else of.project.items.captions
+    rows: NDArray[np.float32] = compute.encoded(encoder, modality, held).arrays["embedding"]
     return rows

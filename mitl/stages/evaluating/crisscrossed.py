@@ -158,7 +158,6 @@ def compare_correlations(
             theirs = rated.get(against, {}).get(kind)
             if model != against and theirs is not None:
                 test = paired_spearman(pairs, theirs, samples=sampling.samples, seed=sampling.seed)
-                differences.append(
-                    ModelDifference(NAME, model, against, kind.value, "Spearman", *astuple(test))
-                )
+                about = NAME, model, against, kind.value, "Spearman"
+                differences.append(ModelDifference(*about, *astuple(test)))
     return differences

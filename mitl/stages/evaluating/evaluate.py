@@ -19,6 +19,7 @@ from mitl.records import StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
+from mitl.stages.evaluating import tables
 from mitl.stages.evaluating.admission import asked_tasks
 from mitl.stages.evaluating.crisscrossed import (
     NAME,
@@ -45,17 +46,6 @@ from mitl.stages.evaluating.gathering import RELEASE, Gathered, gather
 from mitl.stages.evaluating.pseudo_task import LabelledRatings, on_ratings
 from mitl.stages.evaluating.request import Against, EvaluationRequest, NamedTask
 from mitl.stages.evaluating.scoring import score_model
-from mitl.stages.evaluating.tables import (
-    comparison_table,
-    correlation_table,
-    fair_lines,
-    fair_tables,
-    labelled_table,
-    rsum_table,
-    score_tables,
-    to_csv,
-    to_latex,
-)
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]
 
@@ -190,12 +180,12 @@ class _Evaluation:
     def tables(self) -> tuple[Table, ...]:
         """For people."""
         return (
-            *score_tables(self.figures),
-            *rsum_table(self.rsums),
-            *correlation_table(self.agreement),
-            *labelled_table(self.labelled),
-            *comparison_table(self.tests),
-            *fair_tables(self.fair),
+            *tables.score_tables(self.figures),
+            *tables.rsum_table(self.rsums),
+            *tables.correlation_table(self.agreement),
+            *tables.labelled_table(self.labelled),
+            *tables.comparison_table(self.tests),
+            *tables.fair_tables(self.fair),
         )
 
 
@@ -255,11 +245,11 @@ def evaluate_models(
         None if sits is None or labels is None else on_ratings(labels, sits, rated),
         compare_fairly(settings, request, gathered, progress) if request.against.fair else FairComparison(),
     )
-    changed = []
+    changed, shown = [], [*found.figures, *agreement]
     if request.csv is not None:
-        changed.append(put_file(request.csv, to_csv([*found.figures, *agreement, *found.rsums], tests)))
+        changed.append(put_file(request.csv, tables.to_csv([*shown, *found.rsums], tests)))
     if request.latex is not None:
-        changed.append(put_file(request.latex, to_latex([*found.figures, *agreement]).encode()))
+        changed.append(put_file(request.latex, tables.to_latex(shown).encode()))
     if gathered.project is not None:
         changed.append(
             keep_scores(
@@ -288,7 +278,7 @@ def evaluate_models(
         paths={name: str(path) for name, path in paths.items() if path is not None},
         warnings=tuple(gathered.warnings),
         tables=found.tables(),
-        lines=(*lines, *fair_lines(found.fair)),
+        lines=(*lines, *tables.fair_lines(found.fair)),
         next="" if gathered.project is None else "mitl report",
     )
 

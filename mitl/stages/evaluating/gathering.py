@@ -22,22 +22,12 @@ from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
-from mitl.stages.evaluating.admission import (
-    asked_tasks,
-    comers_of,
-    doable_by,
-    left_out,
-    refuse_empty,
-    refuse_one_sided,
-    scored_annotators,
-    trained_on_release,
-    warnings_of,
-)
+from mitl.stages.evaluating import admission
 from mitl.stages.evaluating.baselines import (
     SENTENCES,
     BaselineInput,
-    caption_vectors,
     check_baselines,
+    encoder_vectors,
     fitted_baseline,
 )
 from mitl.stages.evaluating.crisscrossed import (
@@ -135,20 +125,20 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     official = official_names(request.against.official)
     check_baselines(request.baselines)
     project = _project(settings, request)
-    refuse_empty(request, project, official)
+    admission.refuse_empty(request, project, official)
     raw = [read_model(files, request.similarity) for files in request.models]
     folder = request.against.release
     release = None if folder is None else read_release(folder).by_query
     _require_one_dataset(request, project, raw)
     gathered = _searched(request, project, raw, release)
-    comers = comers_of(request, raw, project)
-    refuse_one_sided(request, comers)
+    comers = admission.comers_of(request, raw, project)
+    admission.refuse_one_sided(request, comers)
     gathered.warnings += [str(fault) for _, fault in load_installed()]
-    gathered.warnings += left_out(request, comers)
+    gathered.warnings += admission.left_out(request, comers)
     if BOTH in comers.values():
         _add_sets(gathered, official, release, request.wanted)
     known = _images_known(gathered, request)
-    _add_ratings(gathered, request, doable_by(comers), known)
+    _add_ratings(gathered, request, admission.doable_by(comers), known)
     inputs = BaselineInput(settings, gathered.sides, project, gathered.texts, progress)
     _add_other_tasks(gathered, request)
     if request.against.pseudo_labels:
@@ -169,7 +159,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     gathered.models += [fitted_baseline(name, inputs) for name in request.baselines]
     if project is not None:
         _add_annotators(gathered, project, settings, request, progress)
-    if request.against.cxc is not None and asked_tasks(request) & {NamedTask.T2T, NamedTask.I2I}:
+    if request.against.cxc is not None and admission.asked_tasks(request) & {NamedTask.T2T, NamedTask.I2I}:
         gathered.warnings += [
             f"{model.name} has no similarities of two captions or two images, so CxC's tasks t2t and i2i are "
             "left out; embeddings have them"
@@ -248,19 +238,18 @@ def _add_sets(gathered: Gathered, official: Sequence[str], release: ByQuery | No
 
 
 def _add_folds(gathered: Gathered, wanted: Wanted) -> None:
-    if not wanted.of_first:
-        gathered.warnings.append(
-            f"the official set {FOLDS!r} has Recall@K and the median rank alone; neither is asked"
-        )
-        return
-    folds = coco_folds(gathered.sides)
-    if folds is None:
+    folds = coco_folds(gathered.sides) if wanted.of_first else None
+    if folds is not None:
+        gathered.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
+    elif wanted.of_first:
         gathered.warnings.append(
             f"the official set {FOLDS!r} needs all 5,000 images and 25,000 captions of the test split, so it was left "
             "out"
         )
-        return
-    gathered.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
+    else:
+        gathered.warnings.append(
+            f"the official set {FOLDS!r} has Recall@K and the median rank alone; neither is asked"
+        )
 
 
 def _add_ratings(
@@ -279,7 +268,7 @@ def _add_ratings(
     if folder is None:
         return
     split = choose_split(folder, request.against.split)
-    asked = asked_tasks(request)
+    asked = admission.asked_tasks(request)
     kinds = {task.likeness for task in asked & doable}
     if not kinds:
         raise UsageError(
@@ -356,7 +345,7 @@ def _add_other_tasks(gathered: Gathered, request: EvaluationRequest) -> None:
 def _add_pseudo_labels(gathered: Gathered, embeddings: Path | None, inputs: BaselineInput) -> None:
     """The labels from a file of the captions' embeddings, else from the sentence encoder."""
     vectors = (
-        caption_vectors(SENTENCES, inputs, "--pseudo-labels")
+        encoder_vectors(SENTENCES, inputs, "--pseudo-labels")
         if embeddings is None
         else read_caption_vectors(embeddings, gathered.sides.captions)
     )
@@ -380,7 +369,7 @@ def _warn_of_others(gathered: Gathered, raw: Sequence[RawModel]) -> None:
 def _add_annotators(
     gathered: Gathered, project: Project, settings: Settings, request: EvaluationRequest, progress: Progress
 ) -> None:
-    names = scored_annotators(request, project)
+    names = admission.scored_annotators(request, project)
     others = bool(request.models or request.baselines)
     gathered.of_all = set(names) >= set(project.annotators) and not others
     if not names and others:
@@ -391,8 +380,8 @@ def _add_annotators(
         queries = np.unique(np.concatenate([task.queries(direction) for task in by_ranking]))
         needs[direction] = queries.tolist(), max(task.depth(direction) for task in by_ranking)
     if request.against.release is not None:
-        gathered.trained_on_release = trained_on_release(settings, names, request.against.release)
-        gathered.warnings += warnings_of(gathered.trained_on_release)
+        gathered.trained_on_release = admission.trained_on_release(settings, names, request.against.release)
+        gathered.warnings += admission.warnings_of(gathered.trained_on_release)
     deep = request.against.cxc is not None or any(task.deep for task in gathered.tasks)
     models, gathered.computed = annotator_models(
         settings, names, project, needs, progress, with_similarities=deep

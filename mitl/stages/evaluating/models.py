@@ -46,14 +46,13 @@ class ModelSide:
         distinct = set(ids)
         kind = id_kind(distinct)
         ordered = tuple(sorted(distinct, key=tie_key(kind)))
-        if kind is IdKind.INTEGER:
-            return cls.numbered(modality, ordered, [int(name) for name in ordered])
-        return cls.numbered(modality, ordered, range(len(ordered)))
+        numbers = [int(name) for name in ordered] if kind is IdKind.INTEGER else range(len(ordered))
+        return cls.numbered(modality, dict(zip(ordered, numbers, strict=True)))
 
     @classmethod
-    def numbered(cls, modality: Modality, ids: Sequence[str], numbers: Sequence[int]) -> ModelSide:
+    def numbered(cls, modality: Modality, number_of: Mapping[str, int]) -> ModelSide:
         """A side whose items have numbers already, rising."""
-        return cls(modality, tuple(ids), np.asarray(numbers, np.int64), dict(zip(ids, numbers, strict=True)))
+        return cls(modality, tuple(number_of), np.array(list(number_of.values()), np.int64), number_of)
 
     @property
     def plural(self) -> str:

@@ -61,16 +61,10 @@ class Project:
     @property
     def sides(self) -> Sides:
         """Its images and captions, under their numbers of the database."""
-        images, captions = self.items.images, self.items.captions
-        return Sides(
-            ModelSide.numbered(
-                "image", [image.external_id for image in images], [image.id for image in images]
-            ),
-            ModelSide.numbered(
-                "caption", [caption.external_id for caption in captions], [caption.id for caption in captions]
-            ),
-            self.items.references,
-        )
+        images = {image.external_id: image.id for image in self.items.images}
+        captions = {caption.external_id: caption.id for caption in self.items.captions}
+        sides = ModelSide.numbered("image", images), ModelSide.numbered("caption", captions)
+        return Sides(*sides, self.items.references)
 
     def originals(self) -> dict[Direction, dict[str, list[str]]]:
         """The data set's own positives of the runs' queries; of all where nothing was run."""

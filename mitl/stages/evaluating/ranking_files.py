@@ -154,15 +154,13 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
         MetricError: missing, unreadable, of another layout, without a direction, or ids doubled.
         AnnotatorError: arrays or ids cannot be read, or one direction stands there under two names.
     """
-    need_file(path, "rankings")
-    if path.suffix == ".parquet":
-        table = _from_parquet(path)
-        return {table.direction: table}
-    if path.suffix == ".json":
-        return _from_json(path)
-    if path.suffix == ".npz":
-        return _from_npz(path)
-    raise MetricError(f"{str(path)!r} is not a file of rankings; it should end in .parquet, .json or .npz")
+    readers = {".parquet": _from_parquet, ".json": _from_json, ".npz": _from_npz}
+    reader = readers.get(need_file(path, "rankings").suffix)
+    if reader is None:
+        raise MetricError(
+            f"{str(path)!r} is not a file of rankings; it should end in .parquet, .json or .npz"
+        )
+    return reader(path)
 
 
 def _named_direction(path: Path) -> Direction:
@@ -220,7 +218,7 @@ def _from_npz(path: Path) -> dict[Direction, RankingTable]:
     }
 
 
-def _from_parquet(path: Path) -> RankingTable:
+def _from_parquet(path: Path) -> dict[Direction, RankingTable]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -247,4 +245,4 @@ def _from_parquet(path: Path) -> RankingTable:
         raise MetricError(f"{str(path)!r} is not readable as rankings in Parquet: {reason}") from error
     places = queries.indices.to_numpy(), items.indices.to_numpy()
     rankings = from_rows(path, direction, (places[0], ids[0]), ranks, (places[1], ids[1]))
-    return replace(rankings, dataset_sha256=said.get(DATASET_KEY, b"").decode())
+    return {direction: replace(rankings, dataset_sha256=said.get(DATASET_KEY, b"").decode())}

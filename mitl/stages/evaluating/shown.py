@@ -37,9 +37,7 @@ class ShownPairs:
 
     def __repr__(self) -> str:
         """A line a pair."""
-        return "\n".join(
-            f"{image} | {caption} | {text} | {note}" for image, caption, text, note in self._rows()
-        )
+        return "\n".join(map(" | ".join, self._rows()))
 
     def _repr_html_(self) -> str:
         """A table with the pictures inside it."""
@@ -64,7 +62,7 @@ class ShownPairs:
         left = f"<p>{len(self.pairs):,} of {self.of:,} pairs</p>" if self.of > len(self.pairs) else ""
         return f"<table><tbody>{''.join(rows)}</tbody></table>{left}"
 
-    def _rows(self) -> Iterator[tuple[str, str, str, str]]:
+    def _rows(self) -> Iterator[tuple[str, ...]]:
         """Image, caption, its text, and what is said of the pair."""
         for row in self.pairs.to_dict("records"):
             image, caption = str(row["image_id"]), str(row["caption_id"])
@@ -75,10 +73,7 @@ class ShownPairs:
             if isinstance(row.get("label"), str):
                 notes.append(row["label"])
             text = self.texts.get(caption, "(not in the project)")
-            image, caption, text, note = (
-                _CONTROLS.sub(" ", part) for part in (image, caption, text, ", ".join(notes))
-            )
-            yield image, caption, text, note
+            yield tuple(_CONTROLS.sub(" ", part) for part in (image, caption, text, ", ".join(notes)))
 
 
 def show(pairs: pd.DataFrame, project: str | Path = ".", *, most: int = 20) -> ShownPairs:
