@@ -15,12 +15,12 @@ from mitl.errors import DatasetError
 from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
 from mitl.metrics.crisscrossed import Task, across_positives, scored_pairs
 from mitl.metrics.positives import Positives
+from mitl.metrics.table import Asked
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.records.similarity import Likeness, SamplingMethod
 from mitl.stages.evaluating.figures import Figure, ModelDifference, Sampling, Scored
 from mitl.stages.evaluating.models import Model, ModelSide, Sides, blocks, joined, strange_ids_hint
-from mitl.stages.evaluating.request import Wanted
 from mitl.stages.evaluating.scoring import named
 from mitl.stages.evaluating.tasks import PositivesTask, block_values
 
@@ -81,16 +81,18 @@ def images_in_ratings(folder: Path, split: str) -> dict[str, str]:
     return dict(zip(original["second"].tolist(), original["first"].tolist(), strict=True))
 
 
-def across_task(sits: RatedPairs, wanted: Wanted) -> PositivesTask:
+def across_task(sits: RatedPairs, asked: Sequence[Asked]) -> PositivesTask:
     """Image to text and text to image."""
     positives = across_positives(sits)
-    return PositivesTask(
-        NAME, {direction: positives[Task(direction.value)] for direction in Direction}, wanted
-    )
+    return PositivesTask(NAME, {way: positives[Task(way.value)] for way in Direction}, asked)
 
 
 def score_within_sides(
-    model: Model, positives: Mapping[Task, Positives], sides: Sides, wanted: Wanted, progress: Progress
+    model: Model,
+    positives: Mapping[Task, Positives],
+    sides: Sides,
+    asked: Sequence[Asked],
+    progress: Progress,
 ) -> list[Scored]:
     """Text to text and image to image, of those that the model compares and that have a query.
 
@@ -106,7 +108,7 @@ def score_within_sides(
         label = f"score {model.name} within {side.plural}"
         with named(model.name, NAME, sides, way):
             parts = [
-                block_values(block, listed.of_queries(block.query_ids), wanted.metrics)
+                block_values(block, listed.of_queries(block.query_ids), asked)
                 for block in blocks(model.similarities, sides, way, listed.query_ids, progress, label)
             ]
         scored.append(Scored(NAME, model.name, way.value, joined(parts)))

@@ -225,7 +225,7 @@ def evaluate_models(
         rows += score_model(
             model, gathered.tasks, gathered.sides, request.directions, request.wanted.short, progress
         )
-        within += score_within_sides(model, gathered.within, gathered.sides, request.wanted, progress)
+        within += score_within_sides(model, gathered.within, gathered.sides, request.wanted.asked, progress)
     rows = [gathered.with_groups(row) for row in (*rows, *within)]
     sets = [*(task.name for task in gathered.tasks), NAME]
     rows.sort(key=lambda row: sets.index(row.positives))

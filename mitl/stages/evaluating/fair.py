@@ -218,7 +218,7 @@ class _Direction:
 
     @property
     def asked(self) -> Sequence[Asked]:
-        return self.request.wanted.metrics
+        return self.request.wanted.asked
 
     def compared(
         self, models: Sequence[Model], release: AuditedRelease, judged: PartialLabels

@@ -15,7 +15,7 @@ from mitl.errors import DatasetError, StoreError, UsageError
 from mitl.metrics.crisscrossed import Task, image_positives, text_positives
 from mitl.metrics.intervals import QueryGroups
 from mitl.metrics.positives import Ids, Positives
-from mitl.metrics.table import load_installed
+from mitl.metrics.table import Asked, load_installed
 from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.positives.loading import read_original_images, read_references, read_release
 from mitl.progress import Progress
@@ -60,7 +60,7 @@ from mitl.stages.evaluating.project import (
     read_texts,
 )
 from mitl.stages.evaluating.pseudo_task import PseudoLabelsTask, pseudo_task
-from mitl.stages.evaluating.request import EvaluationRequest, NamedTask, Wanted
+from mitl.stages.evaluating.request import EvaluationRequest, NamedTask
 from mitl.stages.evaluating.scoring import ScoredTask
 from mitl.stages.evaluating.tasks import (
     GRADED_RELEASE,
@@ -136,7 +136,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     gathered.warnings += [str(fault) for _, fault in load_installed()]
     gathered.warnings += admission.left_out(request, comers)
     if BOTH in comers.values():
-        _add_sets(gathered, official, release, request.wanted)
+        _add_sets(gathered, official, release, request.wanted.asked)
     known = _images_known(gathered, request)
     _add_ratings(gathered, request, admission.doable_by(comers), known)
     inputs = BaselineInput(settings, gathered.sides, project, gathered.texts, progress)
@@ -211,7 +211,9 @@ def _searched(
     return Gathered(sides.with_references(references), None)
 
 
-def _add_sets(gathered: Gathered, official: Sequence[str], release: ByQuery | None, wanted: Wanted) -> None:
+def _add_sets(
+    gathered: Gathered, official: Sequence[str], release: ByQuery | None, asked: Sequence[Asked]
+) -> None:
     def add(name: str, by_query: ByQuery, *, inside: bool = False) -> None:
         positives = located(name, by_query, gathered.sides, inside=inside)
         if not any(len(table) for table in positives.values()):
@@ -222,7 +224,7 @@ def _add_sets(gathered: Gathered, official: Sequence[str], release: ByQuery | No
                 else f"{name} lists no query with a positive, so it was left out"
             )
         else:
-            gathered.tasks.append(PositivesTask(name, positives, wanted))
+            gathered.tasks.append(PositivesTask(name, positives, asked))
         if not inside and (word := beyond_gallery(name, positives, gathered.sides)):
             gathered.warnings.append(word)
 
@@ -232,16 +234,17 @@ def _add_sets(gathered: Gathered, official: Sequence[str], release: ByQuery | No
         add(RELEASE, release)
     for name in official:
         if name == FOLDS:
-            _add_folds(gathered, wanted)
+            _add_folds(gathered, asked)
         else:
             add(f"{OFFICIAL_PREFIX}{name}", official_by_query(name), inside=True)
 
 
-def _add_folds(gathered: Gathered, wanted: Wanted) -> None:
-    folds = coco_folds(gathered.sides) if wanted.of_first else None
+def _add_folds(gathered: Gathered, asked: Sequence[Asked]) -> None:
+    of_first = [one for one in asked if one.metric.positives == "first"]
+    folds = coco_folds(gathered.sides) if of_first else None
     if folds is not None:
-        gathered.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
-    elif wanted.of_first:
+        gathered.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, of_first))
+    elif of_first:
         gathered.warnings.append(
             f"the official set {FOLDS!r} needs all 5,000 images and 25,000 captions of the test split, so it was left "
             "out"
@@ -297,7 +300,7 @@ def _add_ratings(
     if NamedTask.I2I in asked and Likeness.SIS in gathered.rated:
         gathered.within[Task.I2I] = image_positives(gathered.rated[Likeness.SIS])
     if Likeness.SITS in gathered.rated:
-        gathered.tasks.append(across_task(gathered.rated[Likeness.SITS], request.wanted))
+        gathered.tasks.append(across_task(gathered.rated[Likeness.SITS], request.wanted.asked))
 
 
 def _images_known(gathered: Gathered, request: EvaluationRequest) -> Mapping[str, str]:

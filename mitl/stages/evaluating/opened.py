@@ -195,7 +195,7 @@ class Release:
         wanted = parse_metrics(metrics, "raise")
         embeddings = self._given(images, captions, sides)
         model, searched_items, positives = self._fitted(embeddings, similarities, asked.similarity)
-        task = PositivesTask(RELEASE, positives, wanted)
+        task = PositivesTask(RELEASE, positives, wanted.asked)
         rows = score_model(model, [task], searched_items, tuple(Direction), wanted.short, no_progress)
         groups = caption_groups(searched_items, read_original_images(self.folder))
         rows = [replace(row, groups=groups) if row.direction == Direction.T2I else row for row in rows]

@@ -12,7 +12,7 @@ from typing import Literal
 from annotators.inputs.embedding_files import ids_beside
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Short
-from mitl.metrics.table import USUAL, Asked, asked_metrics
+from mitl.metrics.table import USUAL, MetricRequest, asked_metrics
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
 from mitl.stages.evaluating.figures import Sampling
@@ -67,19 +67,6 @@ Similarity = Literal["dot", "cosine"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The metrics of a set of positives."""
-
-    metrics: tuple[Asked, ...] = field(default_factory=lambda: asked_metrics(USUAL))
-    short: Short = "raise"
-
-    @property
-    def of_first(self) -> tuple[Asked, ...]:
-        """Those that follow from each query's first positive."""
-        return tuple(asked for asked in self.metrics if asked.metric.positives == "first")
-
-
-@dataclass(frozen=True, slots=True)
 class ModelFiles:
     """The files of one model, before they are read; one of the three kinds."""
 
@@ -129,7 +116,7 @@ class EvaluationRequest:
     """Those that are asked for by name; all that a model can do where none is."""
     similarity: Similarity = "dot"
     directions: Sequence[Direction] = tuple(Direction)
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: MetricRequest = field(default_factory=MetricRequest.of)
     sampling: Sampling = field(default_factory=Sampling)
     paired_with: str | None = None
     """The model that the others are tested against."""
@@ -143,7 +130,7 @@ class EvaluationRequest:
             raise UsageError(f"two models are called {twice!r}; give each a name of its own")
 
 
-def parse_metrics(texts: Sequence[str], short: Short) -> Wanted:
+def parse_metrics(texts: Sequence[str], short: Short) -> MetricRequest:
     """The metrics named, several in one text separated by commas; the usual ones where none is.
 
     Raises:
@@ -151,7 +138,7 @@ def parse_metrics(texts: Sequence[str], short: Short) -> Wanted:
     """
     names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
     try:
-        return Wanted(asked_metrics(names or USUAL), short)
+        return MetricRequest(asked_metrics(names or USUAL), short)
     except MetricError as error:
         raise UsageError(str(error)) from error
 

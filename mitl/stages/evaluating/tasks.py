@@ -26,7 +26,6 @@ from mitl.positives.folders import MANIFEST
 from mitl.positives.sources import read_table
 from mitl.records import Direction
 from mitl.stages.evaluating.models import Block, Ranked, Sides, strange_ids_hint
-from mitl.stages.evaluating.request import Wanted
 from mitl.stages.evaluating.scoring import ScoredTask
 
 PLAUSIBLE = "plausible"
@@ -38,12 +37,12 @@ class PositivesTask(ScoredTask):
 
     name: str
     positives: Mapping[Direction, Positives]
-    wanted: Wanted
+    asked: Sequence[Asked]
 
     @property
     def deep(self) -> bool:
         """Whether a rank that matters can lie anywhere."""
-        return any(asked.metric.places == "any" for asked in self.wanted.metrics)
+        return any(asked.metric.places == "any" for asked in self.asked)
 
     def queries(self, direction: Direction) -> Ids:
         """Those that the set lists."""
@@ -52,7 +51,7 @@ class PositivesTask(ScoredTask):
     def depth(self, direction: Direction) -> int:
         """The largest K or R."""
         counts = self.positives[direction].counts
-        reaches = [int(asked.reach(counts).max(initial=0)) for asked in self.wanted.metrics]
+        reaches = [int(asked.reach(counts).max(initial=0)) for asked in self.asked]
         return max([1, *(reach for reach in reaches if reach < ANYWHERE)])
 
     def content(self) -> Sequence[NDArray[Any]]:
@@ -61,12 +60,12 @@ class PositivesTask(ScoredTask):
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``score_metrics``."""
-        return score_metrics(rankings, self.positives[direction], self.wanted.metrics, short=short)
+        return score_metrics(rankings, self.positives[direction], self.asked, short=short)
 
     def score(self, direction: Direction, block: Block) -> Values:
         """Each block is scored by itself."""
         positives = self.positives[direction].of_queries(block.query_ids)
-        return block_values(block, positives, self.wanted.metrics)
+        return block_values(block, positives, self.asked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +74,8 @@ class FoldsTask(ScoredTask):
 
     name: str
     folds: Mapping[Direction, tuple[Fold, ...]]
-    wanted: Wanted
+    asked: Sequence[Asked]
+    """Those that follow from each query's first positive."""
 
     def queries(self, direction: Direction) -> Ids:
         """All of the folds'."""
@@ -88,7 +88,7 @@ class FoldsTask(ScoredTask):
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``score_folds_ranked``."""
-        return score_folds_ranked(rankings, self.folds[direction], self.wanted.of_first, short=short)
+        return score_folds_ranked(rankings, self.folds[direction], self.asked, short=short)
 
     def score(self, direction: Direction, block: Block) -> list[tuple[Ids, Ids]]:
         """The queries of each fold in the block, and the rank of each one's first positive."""
@@ -109,7 +109,7 @@ class FoldsTask(ScoredTask):
             assert np.array_equal(query_ids[order], fold.positives.query_ids)
             others = np.zeros(len(fold.positives.item_ids), np.int64)
             ranks.append(PositiveRanks(fold.positives, others, first[order], first[order], 0))
-        return fold_values(ranks, self.wanted.of_first)
+        return fold_values(ranks, self.asked)
 
 
 def _arrays(positives: ItemsOfQueries) -> tuple[Ids, Ids, Ids]:

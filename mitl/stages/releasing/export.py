@@ -17,7 +17,7 @@ from mitl.core.whole_files import refuse_within, remove_dead_parts, to_disk, who
 from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import FormError, ReleaseError, UsageError
-from mitl.metrics.table import USUAL, asked_metrics
+from mitl.metrics.table import USUAL, MetricRequest, asked_metrics
 from mitl.positives.exports import hub, mteb
 from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.qrels import BEIR, TREC
@@ -32,7 +32,7 @@ from mitl.stages.evaluating.gathering import gather
 from mitl.stages.evaluating.models import Sides, image_numbers
 from mitl.stages.evaluating.positive_sets import located, searched
 from mitl.stages.evaluating.project import CaptionTexts, Project, read_project
-from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFiles, Similarity, Wanted
+from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFiles, Similarity
 from mitl.stages.evaluating.scoring import best_items
 from mitl.stages.evaluating.tasks import plausible_task
 
@@ -201,7 +201,7 @@ def _content(
     runs: dict[str, dict[Direction, ByQuery]] = {}
     project: Project | None
     if request.models or request.annotators:
-        metrics = Wanted(asked_metrics([*USUAL, f"R@{request.depth}"]), "zero")
+        metrics = MetricRequest(asked_metrics([*USUAL, f"R@{request.depth}"]), "zero")
         gathered = gather(
             settings,
             EvaluationRequest(
