@@ -89,15 +89,8 @@ def read_project(settings: Settings) -> Project:
         ran = tuple(row.name for row in proposal_store.annotators(session))
         queries = proposal_store.queries(session)
         originals = item_store.originals(session, dataset.id)
-    return Project(
-        dataset.kind,
-        dataset.name,
-        dataset.content_sha256,
-        items,
-        queries,
-        ran or settings.annotators,
-        originals,
-    )
+    about = dataset.kind, dataset.name, dataset.content_sha256
+    return Project(*about, items, queries, ran or settings.annotators, originals)
 
 
 RankingNeed = tuple[Sequence[int], int]
@@ -121,13 +114,13 @@ def annotator_models(
     Raises:
         AnnotatorError: an annotator is unknown, or lacks what it needs.
     """
+    from annotators.pivot import WordPivot
+
     queries = {direction: list(wanted) for direction, (wanted, _) in needs.items()}
     depth = {
         direction: min(deep, len(project.items.side(direction, gallery=True)))
         for direction, (_, deep) in needs.items()
     }
-    from annotators.pivot import WordPivot
-
     settings = with_trained(settings, names)
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)
