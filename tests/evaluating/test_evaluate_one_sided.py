@@ -52,6 +52,16 @@ def test_images_alone_have_image_to_image_and_sis():
     assert found["scores"]["cxc"]["seen"]["i2i"] == {"R@1": 1.0, "median rank": 1.0}
 
 
+def test_correlations_alone_are_compared():
+    """Nothing else was asked for that the two models could differ in."""
+    models = ("--model", "alone=,captions.npz", "--model", "both=images.npz,captions.npz")
+    found = counts(*models, "--cxc", "ratings", "--task", "sts", "--against", "both")
+
+    assert [(row["model"], row["against"], row["direction"]) for row in found["paired"]] == [
+        ("alone", "both", "sts")
+    ]
+
+
 def test_one_side_scores_as_it_does_beside_the_other():
     """Captions alone, and the same captions with their images, agree on what captions do among themselves."""
     found = counts(

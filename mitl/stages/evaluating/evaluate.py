@@ -39,6 +39,7 @@ from mitl.stages.evaluating.figures import (
     figures,
     keep_scores,
     nested,
+    refuse_alone,
     rsums,
     too_few,
 )
@@ -233,6 +234,8 @@ def evaluate_models(
     rated, agreement = _correlated(gathered, request)
     tests = []
     if request.paired_with:
+        correlated = [model for model, kinds in rated.items() if kinds]
+        refuse_alone(request.paired_with, [*(row.model for row in rows), *correlated])
         tests = compare(rows, request.paired_with, request.sampling)
         tests += compare_correlations(rated, request.paired_with, request.sampling)
     sits, labels = gathered.rated.get(Likeness.SITS), gathered.pseudo_labels

@@ -198,18 +198,21 @@ def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
     return sums
 
 
-def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[ModelDifference]:
-    """Every other model against one, on every set, direction and metric that both have.
-
-    Raises:
-        UsageError: no model of that name was scored, or it is the only one.
-        MetricError: the two were scored on different queries.
-    """
-    names = list(dict.fromkeys(row.model for row in rows))
+def refuse_alone(against: str, scored: Iterable[str]) -> None:
+    """UsageError if no model of that name was scored, or it is the only one."""
+    names = list(dict.fromkeys(scored))
     if against not in names:
         raise UsageError(f"--against names {against!r}, which is not scored; scored are: {', '.join(names)}")
     if len(names) == 1:
         raise UsageError(f"--against {against} needs a second model; name it by --model or --annotator")
+
+
+def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[ModelDifference]:
+    """Every other model against one, on every set, direction and metric that both have.
+
+    Raises:
+        MetricError: the two were scored on different queries.
+    """
     base = {(row.positives, row.direction): row for row in rows if row.model == against}
     differences: list[ModelDifference] = []
     for row in rows:
