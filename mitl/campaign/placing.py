@@ -126,7 +126,7 @@ def post_planned(run: PostingRun, pages: Pages) -> int:
     met = run.kind.who_met(session, run.context.environment, [items[hit.id] for hit in due])
     session.rollback()
     pages.prepare(items.values())
-    hit_types = HitTypes(client, project_id)
+    hit_types = HitTypes(client, run.context.settings)
     types = {
         hit.id: hit_types.of(of.wording.template, of.row.reward_cents, who)
         for hit, who in zip(due, met, strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import hmac
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
 from mitl.records import HitState, several
 from mitl.records.results import listed
-from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
+from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S, Settings
 
 CREATE = "create"
 TOKEN_LASTS = dt.timedelta(hours=23)
@@ -54,9 +55,9 @@ def annotation(project_id: str, hit: StoredHit) -> str:
 class HitTypes:
     """The HIT types that a run posts under, each asked for once; none is seen by whoever has finished the study."""
 
-    def __init__(self, client: MTurkClient, project_id: str) -> None:
-        self._client, self._project_id = client, project_id
-        self._finished = exclusion_qualification(client, project_id)
+    def __init__(self, client: MTurkClient, settings: Settings) -> None:
+        self._client, self._settings = client, settings
+        self._finished = exclusion_qualification(client, settings.project_id)
         self._ids: dict[tuple[str, int, frozenset[str]], str] = {}
 
     def of(self, template: HitTemplate, reward_cents: int, met: Sequence[frozenset[str]]) -> str:
@@ -71,10 +72,15 @@ class HitTypes:
         return self._ids[key]
 
     def _held_by(self, workers: frozenset[str]) -> str:
-        """A qualification of these workers alone: the same ones have the same, whenever they are asked about."""
-        name = hashlib.sha256(" ".join([self._project_id, *sorted(workers)]).encode()).hexdigest()[:16]
+        """A qualification of these workers alone: the same ones have the same, whenever they are asked about.
+
+        Workers see its name, and with a guess of who holds it nobody can tell whether that is right.
+        """
+        name = hmac.new(
+            self._settings.secret(), " ".join(sorted(workers)).encode(), hashlib.sha256
+        ).hexdigest()[:16]
         qualification = self._client.create_qualification_type(
-            f"mitl {self._project_id} met {name}",
+            f"mitl {self._settings.project_id} met {name}",
             "Held by people who were asked all of some tasks before; these are offered to others.",
         )
         for worker in sorted(workers):

@@ -68,7 +68,7 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
         ValidatingClient(ValidatingTransport(keep)) as client,
         context.progress("check", len(due)) as advance,
     ):
-        types = HitTypes(client, project_id)
+        types = HitTypes(client, context.settings)
         for due_hit, who in zip(due, met, strict=True):
             try:
                 pages.kind.check_page(due_hit.items, due_hit.hit.key)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import shutil
+import sqlite3
 from collections import Counter, defaultdict
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +30,7 @@ from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
 from mitl.db.store import hits as hit_store
+from mitl.db.store.answers import worker_loads
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
 from mitl.records import AuditPurpose, Direction, HitState, Label, PairRole
@@ -337,6 +341,14 @@ def test_nobody_is_offered_a_page_of_an_audit_on_which_no_answer_of_theirs_count
     assert [tried.counts[name] for name in MET] == [5, 1, 1, 0] and tried.warnings == rest.warnings
     (warning,) = rest.warnings
     assert "none of the 2 people so far" in warning and "mitl crowd invite" in warning
+    with open_database(settings.db_url, read_only=True) as session:
+        people = " ".join(sorted(load.worker for load in worker_loads(session, SANDBOX)))
+    assert people
+    with closing(sqlite3.connect(settings.project / "crowd.db")) as database:
+        query = "SELECT name FROM qualification_type WHERE name LIKE '% met %'"
+        ((name,),) = database.execute(query).fetchall()
+    guesses = [people, f"{settings.project_id} {people}"]
+    assert not any(hashlib.sha256(guess.encode()).hexdigest()[:16] in name for guess in guesses)
     assert crowd.work() == 0
     crowd.join(1)
     assert crowd.work() == 1
