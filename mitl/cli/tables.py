@@ -15,7 +15,7 @@ from mitl.records import Table
 # What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'
 # texts come from strangers.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_NUMBER = re.compile(r"–|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
+_NUMBER = re.compile(r"–|[<>] [0-9.]+ %|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
 
 
 def render_table(table: Table, room: int | None = None) -> str:

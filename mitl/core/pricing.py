@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from mitl.core.formats import percent
 from mitl.errors import UsageError
 from mitl.records import several
 
@@ -137,8 +138,8 @@ class LostPages:
     @property
     def counted(self) -> str:
         """The share so far, in words."""
-        share = f"{100 * self.so_far:.0f} %"
-        return f"of {several(self.answered, 'answered page')} {self.lost:,} had to be asked again: {share}"
+        pages = several(self.answered, "answered page")
+        return f"of {pages} {self.lost:,} had to be asked again: {percent(self.so_far, 0)}"
 
     @property
     def words(self) -> str:

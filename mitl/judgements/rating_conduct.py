@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Flags, Floats, Ints, spans
+from mitl.core.formats import percent
 from mitl.judgements.gold_records import GoldRecord
 from mitl.judgements.rating_tests import (
     ASKED,
@@ -105,10 +106,10 @@ class OneNumber:
         beside = (
             ""
             if self.others is None
-            else f"; others put {self.others:.0%} within {SNAP:g} of it on the same pairs"
+            else f"; others put {percent(self.others, 0)} within {SNAP:g} of it on the same pairs"
         )
         return (
-            f"{self.share:.0%} of {self.n_scores:,} scores lie within {NEAR:g} of {self.value:.2f}{beside}; "
+            f"{percent(self.share, 0)} of {self.n_scores:,} scores lie within {NEAR:g} of {self.value:.2f}{beside}; "
             f"standard deviation {self.spread:.2f}"
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from mitl.core import formats
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are Markdown already."""
@@ -25,7 +27,7 @@ def release_words(name: str) -> str:
 
 def percent(part: float, whole: float = 1.0) -> str:
     """``12.3 %``; a dash where there is nothing to be a part of."""
-    return f"{100 * part / whole:.1f} %" if whole else "–"
+    return formats.percent(part / whole if whole else None)
 
 
 def listed(words: Sequence[str]) -> str:

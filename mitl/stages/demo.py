@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypedDict
 from annotators.catalog import world_annotators
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
+from mitl.core.formats import percent
 from mitl.core.whole_files import whole_file
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
@@ -143,7 +144,7 @@ def _result(written: StageResult, release: Path, page: Path, seconds: float) -> 
     before, after, asked = (counts.get(f"recall_{key}") for key in ("before", "after", "of_asked"))
     gain = (
         f"the release holds ×{after / before:.1f} the true matches of the original annotation; workers found "
-        f"{asked:.0%} of those that they were asked about"
+        f"{percent(asked, 0)} of those that they were asked about"
         if isinstance(before, float) and isinstance(after, float) and isinstance(asked, float) and before
         else "too little was answered to compare the release with the original annotation"
     )

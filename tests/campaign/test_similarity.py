@@ -190,7 +190,9 @@ def test_who_fails_the_controls_waits_for_a_person_who_sees_why(doubted, monkeyp
     assert not any(
         word in line for line in seen.lines for word in ("gold controls", "pass rate", "a pair takes")
     )
-    assert any(line.startswith("the rater: 100% of 16 scores lie within 0.05 of 3.00") for line in seen.lines)
+    assert any(
+        line.startswith("the rater: 100 % of 16 scores lie within 0.05 of 3.00") for line in seen.lines
+    )
     with open_database(doubted.db_url, read_only=True) as session:
         counts = answers.decision_counts(session, SANDBOX)
         findings = answers.finding_counts(session, SANDBOX)

@@ -389,15 +389,14 @@ def test_texts_of_strangers_cannot_steer_the_terminal(one_command, capsys):
 
 
 def test_tables_align_numbers_and_money_to_the_right():
-    """Whole numbers get separators, fractions three places, missing values a dash."""
-    table = Table(
-        "", ("who", "HITs", "paid", "share"), (("ann", 1234, "$1,200.00", 0.5), ("bo", 7, "$3.50", None))
-    )
+    """Whole numbers get separators, fractions three places, missing values a dash; shares stay shares near an end."""
+    rows = ("ann", 1234, "$1,200.00", 0.5, "12.0 %"), ("bo", 7, "$3.50", None, "< 0.1 %")
+    table = Table("", ("who", "HITs", "paid", "share", "passed"), rows)
 
     assert tables.render_table(table).splitlines() == [
-        "  who   HITs       paid  share",
-        "  ann  1,234  $1,200.00  0.500",
-        "  bo       7      $3.50      –",
+        "  who   HITs       paid  share   passed",
+        "  ann  1,234  $1,200.00  0.500   12.0 %",
+        "  bo       7      $3.50      –  < 0.1 %",
     ]
 
 

@@ -135,6 +135,7 @@ def test_the_fees_rule_in_words():
         (LostPages(20, 0), 48, "of 20 answered pages 0 had to be asked again: 0 %"),
         (LostPages(), 60, "20 % of the pages are assumed to be asked again (no page so far)"),
         (LostPages(19, 19), 60, "20 % of the pages are assumed to be asked again (19 pages so far)"),
+        (LostPages(1000, 1), 49, "of 1,000 answered pages 1 had to be asked again: < 1 %"),
         (LostPages(40, 40), 480, "of 40 answered pages 40 had to be asked again: 100 %"),
     ],
 )

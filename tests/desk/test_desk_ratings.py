@@ -41,7 +41,7 @@ def test_a_submission_of_ratings_says_why_it_waits_and_a_person_decides_as_about
     assert "All pairs were rated with one number" in said
     assert "Failed a control: the score is not what its pair must have" in said
     assert "a random pair has 2 or less" in said
-    assert "The rater: 100% of 16 scores lie within 0.05 of 3.00" in said
+    assert "The rater: 100 % of 16 scores lie within 0.05 of 3.00" in said
     for pairs_alone in ("could not be read", "unproven", "Longest run"):
         assert pairs_alone not in said
     assert "<b>" not in page.text and escape("<b>") in page.text

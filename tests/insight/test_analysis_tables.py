@@ -18,6 +18,7 @@ from mitl.analysis.answer_tables import (
 from mitl.analysis.report.inputs import FunnelCounts
 from mitl.analysis.report.views import funnel_steps, histogram
 from mitl.core.formats import duration, money, percent, times
+from mitl.positives import markdown
 from mitl.positives.pair_answers import judgement_frame
 from mitl.records import (
     Concept,
@@ -232,8 +233,9 @@ def test_the_funnel_skips_steps_that_are_not_reached() -> None:
     ],
 )
 def test_a_share_never_reads_as_all_or_nothing_when_it_is_not(share: float | None, text: str) -> None:
-    """0.01 % is not 0 %, and 99.99 % is not 100 %."""
+    """0.01 % is not 0 %, and 99.99 % is not 100 %, in the report and in what comes with a release."""
     assert percent(share) == text
+    assert share is None or markdown.percent(10_000 * share, 10_000) == text
 
 
 def test_money_time_and_factors_read_as_people_write_them() -> None:

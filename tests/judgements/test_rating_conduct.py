@@ -103,7 +103,7 @@ def test_one_number_for_all_is_noticed(value):
     assert {ONE_NUMBER, CONTROLS} <= set(codes(conduct))
     assert conduct.one_number.share == 1 and conduct.one_number.value == pytest.approx(value, abs=NEAR)
     assert conduct.one_number.spread < 0.05 and conduct.one_number.others < 0.4
-    assert "100% of 42 scores lie within 0.05 of" in conduct.findings[0].detail
+    assert "100 % of 42 scores lie within 0.05 of" in conduct.findings[0].detail
 
 
 def test_one_number_for_most_is_noticed():

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mitl.analysis.report import figure as fig
-from mitl.core.formats import count
+from mitl.core.formats import count, percent
 from mitl.core.pricing import format_dollars
 
 LOOKS = (
@@ -93,7 +93,7 @@ def _dollars(axes: Any, cents_each: float) -> None:
 def _half(curve: Curve) -> str:
     """The recall in the middle of the curve, for who listens."""
     middle = len(curve.answers) // 2
-    return f"{100 * curve.recall[middle]:.0f} % with {count(round(curve.answers[middle]))} answers"
+    return f"{percent(curve.recall[middle], 0)} with {count(round(curve.answers[middle]))} answers"
 
 
 @dataclass(frozen=True, slots=True)

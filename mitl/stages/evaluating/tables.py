@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mitl.core.formats import csv_bytes, escape_tex
+from mitl.core.formats import csv_bytes, escape_tex, percent
 from mitl.metrics.table import metric_named
 from mitl.records import Table, several
 from mitl.stages.evaluating.fair import FairComparison, FairDifference, FairFigure, FairGroup
@@ -226,8 +226,8 @@ def fair_lines(made: FairComparison) -> tuple[str, ...]:
         "unjudged among a ranking's first K or R; #2-4 is a place that the audit does not tell more closely",
         "answers are taken as they are: too few released pairs have three of them to tell how often they err"
         if made.rates is None
-        else f"answers of the audit miss {100 * made.rates.false_no:.1f} % of matches and call "
-        f"{100 * made.rates.false_yes:.1f} % of other pairs one; prediction-powered is corrected for both",
+        else f"answers of the audit miss {percent(made.rates.false_no)} of matches and call "
+        f"{percent(made.rates.false_yes)} of other pairs one; prediction-powered is corrected for both",
     ]
     if any(not 0 <= end <= 1 for f in made.figures for end in (f.low, f.high, f.horvitz_thompson)):
         lines.append(

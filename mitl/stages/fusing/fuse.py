@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mitl.audits.frontier import TOLERATED, share_left
 from mitl.core.arrays import Ints, pack_pairs, places
+from mitl.core.formats import percent
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, proposals
 from mitl.fusion.answered import FOLDS
@@ -226,7 +227,7 @@ def _result(kept: KeptScores, counts: Mapping[str, Any], status: str = "done") -
         *((name, of_name["auc"], of_name["low"], of_name["high"]) for name, of_name in by_auc),
     )
     asked = tuple(
-        (f"lost ≤ {saving['lost']:.0%}, wrong ≤ {saving['wrong']:.0%}", f"{100 * saving['share']:.0f} %")
+        (f"lost ≤ {saving['lost']:.0%}, wrong ≤ {saving['wrong']:.0%}", percent(saving["share"], 0))
         for saving in counts["still_asked"]
     )
     return StageResult(
@@ -236,7 +237,7 @@ def _result(kept: KeptScores, counts: Mapping[str, Any], status: str = "done") -
         tables=(
             Table(f"against people's answers on {counts['answered']:,} pairs", names, rows),
             Table(
-                f"at this AUC, and {counts['positive_share']:.0%} matches, people must still judge about",
+                f"at this AUC, and {percent(counts['positive_share'], 0)} matches, people must still judge about",
                 ("tolerated", "of the pairs"),
                 asked,
             ),

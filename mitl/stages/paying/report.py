@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from mitl.core.formats import csv_text
+from mitl.core.formats import csv_text, percent
 from mitl.core.pricing import amount, format_dollars
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import named, open_context
@@ -286,7 +286,7 @@ def _wage_row(one: WageFigures, least: int) -> tuple[object, ...]:
         one.measured,
         None if one.median_ms is None else minutes(one.median_ms),
         *map(money, (one.low_cents, one.median_cents, one.high_cents)),
-        None if one.under_share is None or not least else f"{100 * one.under_share:.1f} %",
+        percent(one.under_share if least else None),
     )
 
 

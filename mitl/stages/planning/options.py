@@ -17,6 +17,7 @@ from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, Pilot, R
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.core.arrays import Floats, Ints, contains, distinct, places
+from mitl.core.formats import percent
 from mitl.crowd.context import Context
 from mitl.errors import AuditError, TooFewAnswersError, UsageError
 from mitl.fusion.models import pilot_scores, rank_features
@@ -394,4 +395,4 @@ def _verdict(share: ResampledEstimate) -> str:
 
 def in_percent(share: ResampledEstimate) -> str:
     """``51 % (46–57 %)``."""
-    return f"{100 * share.value:.0f} % ({100 * share.low:.0f}–{100 * share.high:.0f} %)"
+    return f"{percent(share.value, 0)} ({100 * share.low:.0f}–{100 * share.high:.0f} %)"

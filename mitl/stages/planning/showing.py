@@ -9,7 +9,7 @@ import numpy as np
 from mitl.analysis.report.loop_plots import frontier_svg
 from mitl.audits.frontier import TOLERATED, ResampledEstimate, share_left
 from mitl.audits.planning import AuditPlan
-from mitl.core.formats import lower_bound
+from mitl.core.formats import lower_bound, percent
 from mitl.core.pricing import format_dollars
 from mitl.records import Table
 from mitl.records.results import printed_by
@@ -257,8 +257,8 @@ def needs_table(planned: PlannedWays) -> Table:
             f"{100 * need['lost']:.3g} %",
             f"{100 * need['wrong']:.3g} %",
             f"{need['answers']['value']:,.0f} ({need['answers']['low']:,.0f}–{need['answers']['high']:,.0f})",
-            f"{100 * need['share']:.0f} %",
-            f"{100 * need['share_by_auc']:.0f} %",
+            percent(need["share"], 0),
+            percent(need["share_by_auc"], 0),
             format_dollars(need["cents"]),
         )
         for need in needs(planned)

@@ -18,6 +18,7 @@ import pandas as pd
 from mitl.campaign.kinds import wording_of
 from mitl.campaign.kinds.similarity.answers import RULE
 from mitl.campaign.kinds.similarity.scores import TaskStanding, standing
+from mitl.core.formats import percent
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import items as item_store
@@ -314,9 +315,7 @@ def _result(
                         figures["pairs"],
                         figures["rows"],
                         figures["mean"],
-                        None
-                        if figures["positive_share"] is None
-                        else f"{100 * figures['positive_share']:.1f} %",
+                        percent(figures["positive_share"]),
                         figures["incomplete"],
                     )
                     for task, figures in tasks.items()

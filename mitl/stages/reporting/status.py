@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, cast
 
+from mitl.core.formats import percent
 from mitl.core.pricing import format_dollars
 from mitl.db.session import connectable
 from mitl.db.store import standings
@@ -169,7 +170,7 @@ def _audit_counts(state: AuditState) -> AuditCounts:
 def _rows(now: StatusCounts, standing: Standing, audit: AuditState | None) -> tuple[tuple[object, ...], ...]:
     golds, passes, withdrawn = now["golds_answered"], now["golds_passed"], now["golds_withdrawn"]
     rate = (
-        f"{passes:,} of {golds:,} passed ({100 * passes / golds:.1f} %)"
+        f"{passes:,} of {golds:,} passed ({percent(passes / golds)})"
         if golds
         else "none of pairs answered yet"
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
+from mitl.core.formats import percent
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.paying import APPROVED
@@ -168,7 +169,7 @@ def _about_worker(known: _Known, floor_s: float) -> list[str]:
     speed = "" if worker.speed is None else f", {worker.speed:.1f} × the others' median"
     speed += f", under the floor of {floor_s:g} s" if worker.is_under(floor_s) else ""
     speed += (
-        "" if worker.unplayed is None else f", {100 * worker.unplayed:.0f} % of the answers without playing"
+        "" if worker.unplayed is None else f", {percent(worker.unplayed, 0)} of the answers without playing"
     )
     run = "none" if worker.run is None else f"{worker.run.length} × {_words([worker.run.label])}"
     return [

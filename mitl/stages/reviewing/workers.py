@@ -190,7 +190,7 @@ def _conduct(people: Sequence[WorkerEvidence], floor_s: float) -> Table:
             person.worker,
             None if person.median_s is None else f"{person.median_s:.1f}{' !' * person.is_under(floor_s)}",
             None if person.speed is None else f"{person.speed:.1f}",
-            *([None if person.unplayed is None else f"{100 * person.unplayed:.0f} %"] if plays else []),
+            *([percent(person.unplayed, 0)] if plays else []),
             "–"
             if person.run is None
             else f"{person.run.length} × {person.run.label.value.replace('_', ' ')}",
@@ -282,7 +282,7 @@ def _bins(chosen: Environment, bins: Sequence[WorkloadBin], whole: WorkloadBin) 
                 row.workers,
                 row.submitted,
                 row.approved,
-                None if row.ratio is None else f"{100 * row.ratio:.1f} %",
+                percent(row.ratio),
             )
             for name, row in shown
         ),
@@ -347,7 +347,7 @@ def _shown(worker: str, rating: RatingConduct, floor_s: float) -> tuple[object, 
     return (
         worker,
         rating.n,
-        f"{number.share:.0%} at {number.value:.2f}",
+        f"{percent(number.share, 0)} at {number.value:.2f}",
         f"{number.spread:.2f}",
         None if line is None or line.longest < 2 else line.longest,
         None if rating.offset is None else f"{round(rating.offset, 2) + 0:+.2f}",

@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 import numpy as np
 
 from mitl.core.arrays import Ints, contains, distinct, pack_pairs, unpack_pairs
-from mitl.core.formats import lower_bound
+from mitl.core.formats import lower_bound, percent
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import columns, open_work
@@ -73,7 +73,7 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         figures = [figures_of(context, row) for row in rows]
     counts: RoundShowCounts = {"environment": context.environment.value, "rounds": figures}
     shares = [
-        (of_round["round"], name, f"{share:.0%}")
+        (of_round["round"], name, percent(share, 0))
         for of_round in figures
         for name, share in of_round["proposed_by"].items()
     ]

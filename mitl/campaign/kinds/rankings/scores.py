@@ -23,7 +23,7 @@ from mitl.analysis.bradley_terry import (
     strengths,
 )
 from mitl.core.arrays import Floats
-from mitl.core.formats import csv_bytes
+from mitl.core.formats import csv_bytes, percent
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import open_context
 from mitl.db.store import answers as answer_store
@@ -162,7 +162,7 @@ def score_votes(
     }
     lines = [
         f"{len(votes):,} preferences of {about['workers']:,} workers on {about['queries']:,} queries count"
-        + ("" if share is None else f"; {share:.0%} of those for a side are for the left")
+        + ("" if share is None else f"; {percent(share, 0)} of those for a side are for the left")
     ]
     if len({vote.comparison.direction for vote in votes}) > 1:
         lines.append("they are of both directions; see --direction for either")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 import pandas as pd
 
-from mitl.core.formats import csv_bytes
+from mitl.core.formats import csv_bytes, percent
 from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
@@ -292,7 +292,7 @@ def _overview(figures: Mapping[Likeness, Mapping[str, Any]], method: Aggregation
                 *(of_task[name] for name in ("pairs", "ratings", "raters", "incomplete")),
                 *(_shown(of_task[name], 3) for name in ("mean", "sd")),
                 f"{task.positive_from:g}",
-                f"{100 * of_task['positive_share']:.1f} %" if of_task["positive_share"] is not None else "–",
+                percent(of_task["positive_share"]),
                 _shown(of_task["seconds"], 1),
             )
             for task, of_task in figures.items()
@@ -305,7 +305,7 @@ def _by_method(figures: Mapping[Likeness, Mapping[str, Any]]) -> Table:
         "by sampling method; a pair that was sampled in both orders has two rows",
         ("method", "rows", "mean", "positive"),
         tuple(
-            (method, row["rows"], _shown(row["mean"], 3), f"{100 * row['positive_share']:.1f} %")
+            (method, row["rows"], _shown(row["mean"], 3), percent(row["positive_share"]))
             for of_task in figures.values()
             for method, row in of_task["by_method"].items()
         ),
