@@ -258,6 +258,31 @@ def test_a_bonus_that_only_the_server_knows_on_work_that_is_not_fetched_again_is
     assert granted(settings) == sent
 
 
+def test_a_bonus_on_a_hit_that_only_the_server_knows_is_found_too(settings):
+    """A database restored from before the HIT was posted: no harvest brings it in, so the worker is left out."""
+    slow = workers(settings)["slow"]
+    run(settings, floor_cents=2400)
+    sent = granted(settings)
+    with open_database(settings.db_url) as session:
+        _, latest = [row for row in ledger.settled_work(session, LIVE) if row.worker == slow]
+        hit = session.scalar(text(f"SELECT id FROM hit WHERE mturk_hit_id = '{latest.mturk_hit_id}'"))
+        gone = f"(SELECT id FROM assignment WHERE hit_id = {hit})"
+        session.execute(text("DELETE FROM journal WHERE kind = 'bonus'"))
+        session.execute(text("DELETE FROM ledger WHERE kind = 'bonus'"))
+        for table in reversed(Base.metadata.sorted_tables):
+            if "assignment_id" in table.c:
+                session.execute(text(f"DELETE FROM {table.name} WHERE assignment_id IN {gone}"))
+            elif "hit_id" in table.c:
+                session.execute(text(f"DELETE FROM {table.name} WHERE hit_id = {hit}"))
+        session.execute(text(f"DELETE FROM hit WHERE id = {hit}"))
+        session.commit()
+    on_server(settings, "DELETE FROM request_token")
+
+    with pytest.raises(StoreError, match=r"sent this bonus already.*restore the newer database.*--skip"):
+        run(settings, floor_cents=2400)
+    assert granted(settings) == sent
+
+
 def test_bonuses_are_looked_for_on_no_work_from_before_the_last_one(topped, monkeypatch):
     """Of a worker's HITs only those are listed on which a bonus can stand that the database lost."""
     asked = []

@@ -21,6 +21,7 @@ from typing import Annotated
 from sqlalchemy.orm import Session
 
 from mitl.campaign.bill import SpendingLimit
+from mitl.campaign.posting import annotation_prefix
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import THREADS, Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import ListedBonus, MTurkClient
@@ -152,27 +153,34 @@ class BonusSender:
         with reading(self._session):
             self._limit.require(total, what)
             counts = answer_store.stored_counts(self._session, self._context.environment)
-            out = hit_store.hits(self._session, self._context.environment, hit_store.LIVE_STATES)
-            stored = {hit.mturk_hit_id: counts.get(hit.id, 0) for hit in out}
+            posted = hit_store.hits(self._session, self._context.environment)
+            stored = {hit.mturk_hit_id: counts.get(hit.id, 0) for hit in posted}
         self._limit.require_balance(total, self._client.balance(), what, "grant less; nothing new was sent")
-        listed_hits = self._client.list_hits() if fresh and stored else ()
+        prefix = annotation_prefix(self._context.settings.project_id)
         unfetched = [
-            hit.hit_id for hit in listed_hits if hit.n_submitted > stored.get(hit.hit_id, hit.n_submitted)
+            hit.hit_id
+            for hit in (self._client.list_hits() if fresh else ())
+            if (hit.annotation or "").startswith(prefix) and hit.n_submitted > stored.get(hit.hit_id, 0)
         ]
         # One call for all who answered a HIT. The server's day of remembering a token may be over.
         hits = sorted({*unfetched, *(hit for bonus in fresh for hit in bonus.elsewhere)})
         known = {bonus.worker: bonus for bonus in fresh}
         with ThreadPoolExecutor(THREADS, thread_name_prefix="look") as pool:
-            for listed in chain.from_iterable(pool.map(partial(_bonuses_of_hit, self._client), hits)):
+            for hit, listed in chain.from_iterable(pool.map(partial(_bonuses_of_hit, self._client), hits)):
                 bonus = known.get(listed.worker_id)
                 if bonus is None or listed.assignment_id == bonus.assignment:
                     continue  # what stands on its own submission is booked, see `send_once`
                 if marked(bonus.reference) in listed.reason:
+                    first = (
+                        "run `mitl harvest` and `mitl pay check --adopt` first"
+                        if hit in stored
+                        else "its HIT is unknown here, so restore the newer database; `mitl pay top-up --skip "
+                        f"{listed.worker_id}` goes on with the others"
+                    )
                     raise StoreError(
                         f"{listed.worker_id} was sent this bonus already, {format_dollars(listed.cents)} on "
                         f"submission {listed.assignment_id}, as the server says and the database does not, so it was "
-                        "restored from before; run `mitl harvest` and `mitl pay check --adopt` first; nothing new was "
-                        "sent"
+                        f"restored from before; {first}; nothing new was sent"
                     )
 
     def plan(self, fresh: Sequence[PlannedBonus], what: str) -> None:
@@ -239,10 +247,10 @@ def _granted(client: MTurkClient, bonus: PlannedBonus) -> int | None:
     return None
 
 
-def _bonuses_of_hit(client: MTurkClient, hit_id: str) -> list[ListedBonus]:
-    """The bonuses granted on a HIT; none where the server no longer has it."""
+def _bonuses_of_hit(client: MTurkClient, hit_id: str) -> list[tuple[str, ListedBonus]]:
+    """The bonuses granted on a HIT, each with it; none where the server no longer has it."""
     try:
-        return list(client.list_bonuses(hit_id=hit_id))
+        return [(hit_id, bonus) for bonus in client.list_bonuses(hit_id=hit_id)]
     except CrowdError as error:
         if is_code(error, "HITDoesNotExist"):
             return []
