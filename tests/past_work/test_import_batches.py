@@ -535,6 +535,23 @@ def test_a_pair_that_stood_twice_on_a_page_is_kept_twice(folder):
     assert [(row[1], row[2], row[4]) for row in stored()] == [(1, Label.YES, True), (1, Label.NO, False)]
 
 
+def test_a_text_that_several_captions_share_is_that_of_its_image_or_of_none(folder, monkeypatch):
+    """Its image may be padded as COCO's names of files are; beside another image nobody can tell which is meant."""
+    Path("two").mkdir()
+    monkeypatch.chdir("two")
+    Path("pairs.csv").write_text(
+        "image_id,caption_id,caption\n1,7,a cat\n2,8,a dog\n3,9,a cat\n", encoding="utf-8"
+    )
+    ok("init", "--dataset", "table", "--captions", "pairs.csv")
+    row = foreign("W1", "1", "4") | {"Input.url1": "http://x/000000000003.jpg", "Input.text2": "a cat"}
+    words = ("harvest", "--from", write(folder / "b.csv", [row]), "--columns", folder / "map.toml")
+
+    assert "image '2' with caption text 'a cat'" in fails(1, *words)
+    ok(*words, "--skip-unknown")
+
+    assert [(row[1], row[2]) for row in stored()] == [(3, Label.YES)]
+
+
 def test_bad_files_and_mappings_change_nothing(folder):
     """Each stops with one line that says what to do; nothing of the file is stored."""
     rows = [foreign("W1", "1", "4"), foreign("W2", "2", "no idea")]

@@ -310,6 +310,8 @@ def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
             run(settings)
         assert granted(settings) == {"untimed": [UNTIMED]}
     assert run(settings, skip=frozenset({slow})).status == "nothing_to_do"
+    with pytest.raises(UsageError, match=r"is \$1\.97, above --max-cost"):  # what is tried again counts, too
+        run(settings, floor_cents=1320, max_cost_cents=SLOW + 40)
     with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
         run(settings, floor_cents=1320)
     assert granted(settings) == {"untimed": [UNTIMED, 27], "fair": [20]}
