@@ -38,7 +38,7 @@ from mitl.db.models import Base
 from mitl.db.session import open_database
 from mitl.db.store import hits, ledger
 from mitl.errors import CrowdError, FundsError, StoreError, UsageError
-from mitl.records import StageResult
+from mitl.records import Environment, StageResult
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.paying.bonuses import unsent
@@ -317,6 +317,7 @@ def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
     assert granted(settings) == {"untimed": [UNTIMED, 27], "fair": [20]}
     with open_database(settings.db_url, read_only=True) as session:
         assert [bonus.worker for bonus in unsent(session, LIVE)] == [slow]  # nobody is planned two
+        assert unsent(session, Environment.SANDBOX) == []
 
 
 def test_a_bonus_that_may_have_been_sent_is_not_withdrawn_because_nobody_can_look_for_it(topped):
