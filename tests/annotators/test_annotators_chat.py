@@ -418,7 +418,10 @@ def test_no_more_pairs_are_asked_for_than_may_be_paid_for(tmp_path, monkeypatch)
 
         server.judge = judged
         config.write_text(text)
+        planned = mitl("propose", "--estimate", "--hardware", "t4", *asked[1:]).err
+        assert "annotator 'judge' is asked about 360 pairs at most, with two calls each" in planned
         ok(*asked)
+        assert 180 <= written_down() <= 360
         assert (min(ahead) >= 0, 2 * written_down()) == (True, len(server.bodies))
 
         config.write_text(text + f"most_pairs = {written_down()}\n")

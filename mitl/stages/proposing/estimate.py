@@ -18,7 +18,7 @@ from mitl.core.pricing import format_dollars
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import AnnotatorError, UsageError
-from mitl.records import StageResult, Table
+from mitl.records import StageResult, Table, several
 from mitl.retrieval.estimates import (
     NAMED,
     AnnotatorPlan,
@@ -92,11 +92,7 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Estima
         )
         for machine in machines
     ]
-    warnings = tuple(
-        f"nothing is known of the costs of annotator {name!r}, so it is left out"
-        for name in names
-        if name not in plans
-    )
+    warnings = tuple(_unknown(settings, name, names, work) for name in names if name not in plans)
     return _result(work, wanted, estimates, warnings)
 
 
@@ -107,6 +103,27 @@ class _OnHardware:
     hardware: Hardware
     parts: Mapping[str, ComputeEstimate]
     alternatives: Mapping[str, ComputeEstimate]
+
+
+def _unknown(settings: Settings, name: str, names: Sequence[str], work: SearchWorkload) -> str:
+    """What is said of an annotator whose costs are not known; of a judge, how often it is asked."""
+    config = settings.annotator_config.get(name, {})
+    _, scope = split_scope(name, config)
+    if scope is None or "chat" not in config:
+        return f"nothing is known of the costs of annotator {name!r}, so it is left out"
+    pairs = work.images * work.captions
+    if scope.shortlist is not None and scope.recall is None:
+        each = scope.shortlist * max(1, len(scope.sources) or len(names) - 1)
+        ways = (work.image_queries, work.captions), (work.caption_queries, work.images)
+        listed = sum(queries * min(each, gallery) for queries, gallery in ways)
+        audited = sum(
+            min(scope.audit_queries, n) * min(scope.audit_items or gallery, gallery) for n, gallery in ways
+        )
+        pairs = min(pairs, listed + audited)
+    return (
+        f"annotator {name!r} is asked about {several(pairs, 'pair')} at most, with two calls each; what these cost is "
+        "not known here, and its setting 'most_pairs' limits them"
+    )
 
 
 def _alternatives(settings: Settings, plans: Mapping[str, AnnotatorPlan]) -> dict[str, AnnotatorPlan]:
