@@ -56,7 +56,7 @@ TIMES = """async () => {
 def write(folder: Path, out: str, checkout: Path = HERE.parent) -> tuple[float, ...]:
     """Seconds of the imports, of the work and of processor time, and the peak in MiB, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": f"{checkout}:{HERE}"}
-    words = [sys.executable, "-c", WRITE, str(folder), out]
+    words = [sys.executable, "-P", "-c", WRITE, str(folder), out]  # not what lies where this was called
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     return tuple(float(word) for word in done.stdout.split())
 

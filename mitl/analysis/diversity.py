@@ -24,6 +24,8 @@ _CELLS = 1 << 22
 """Comparisons made at a time; bounds the memory to some 100 MB."""
 _LONG = 256
 """Items from which on sorting is faster than comparing every two."""
+_FEW = 40
+"""Items from which on a table of each two is counted faster by itself than beside the others."""
 QUERIES_AT_A_TIME = 512
 """Bounds the memory: (512, 50, 50) comparisons of bytes, some megabytes, for lists of 25."""
 LABELLED_AT_A_TIME = 64
@@ -33,10 +35,11 @@ Ids = NDArray[np.int64]
 Lists = NDArray[np.integer[Any]]
 
 
-def tau_b_rows(one: Values, other: Values, compared: NDArray[np.bool_] | None = None) -> Values:
+def tau_b_rows(one: NDArray[Any], other: NDArray[Any], compared: NDArray[np.bool_] | None = None) -> Values:
     """(Q,) tau-b of each row of (Q, n) with the other's; NaN where a side tells no two apart.
 
     Args:
+        one, other: numbers of any kind; small ones are compared faster.
         compared: (Q, n) which values of a row count; all where None.
     """
     n = one.shape[1]
@@ -47,20 +50,25 @@ def tau_b_rows(one: Values, other: Values, compared: NDArray[np.bool_] | None = 
         return np.array([kendalltau(*rows).statistic for rows in zip(one, other, strict=True)], np.float64)
     size = max(1, _CELLS // max(1, n * n))
     for part in (slice(start, start + size) for start in range(0, len(one), size)):
-        # Compared rather than subtracted: two similarities of -inf, which tell nothing, are equal. Each two are
-        # compared both ways: to pick one half of the table takes longer.
-        sides = [(values[part, :, None], values[part, None, :]) for values in (one, other)]
-        signs = [(here > there).view(np.int8) - (here < there).view(np.int8) for here, there in sides]
+        # Compared rather than subtracted: two similarities of -inf, which tell nothing, are equal. Of each two one way
+        # is true at most: to pick one half of the table takes longer.
+        (here, there), (mine, theirs) = ((side[part, :, None], side[part, None, :]) for side in (one, other))
+        above, also_above, below = here > there, mine > theirs, mine < theirs
         if compared is not None:
             both = compared[part, :, None] & compared[part, None, :]
-            signs = [sign * both.view(np.int8) for sign in signs]
-        products = [
-            (a * b).reshape(len(a), n * n) for a, b in ((signs[0], signs[1]), *zip(signs, signs, strict=True))
-        ]
-        agreed, *told_apart = (product.sum(axis=1, dtype=np.int64) / 2 for product in products)
-        scale = np.sqrt(told_apart[0] * told_apart[1])
+            above &= both
+            also_above &= both
+        agreed = _counts(above & also_above) - _counts(above & below)
+        scale = np.sqrt(_counts(above) * _counts(also_above))
         np.divide(agreed, scale, out=taus[part], where=scale > 0)
     return taus
+
+
+def _counts(flags: NDArray[np.bool_]) -> Values:
+    """(Q,) how many of each table are true."""
+    if flags.shape[1] < _FEW:
+        return np.asarray(flags.reshape(len(flags), -1).sum(axis=1), np.float64)
+    return np.array([np.count_nonzero(table) for table in flags], np.float64)
 
 
 def tau_b_table(columns: Values) -> Values:
@@ -165,7 +173,7 @@ def _tau_b(one: Lists, other: Lists, items: Items) -> NDArray[np.float64]:
         compared = np.concatenate([in_other, np.zeros_like(in_one)], axis=1)
     shape = compared.shape
     return tau_b_rows(
-        np.broadcast_to(place_in_one, shape).astype(np.float64), place_in_other.astype(np.float64), compared
+        np.broadcast_to(place_in_one, shape).astype(np.int32), place_in_other.astype(np.int32), compared
     )
 
 
@@ -201,12 +209,12 @@ def label_taus(
         owned = by_query[np.where(filled, starts[rows, None] + np.arange(width), 0)]
         places = _places(ranking[rows], items[owned])
         # Both rise from good to bad: a small place and a small code.
-        taus[rows] = tau_b_rows(places, codes[owned].astype(np.float64), filled)
+        taus[rows] = tau_b_rows(places, codes[owned].astype(np.int8), filled)
     return taus
 
 
-def _places(ranking: NDArray[np.integer[Any]], items: Ids) -> NDArray[np.float64]:
+def _places(ranking: NDArray[np.integer[Any]], items: Ids) -> NDArray[np.int32]:
     """(B, P) where each item stands in its row's ranking (B, K), from 0; K for one that does not."""
     same = items[:, :, None] == ranking[:, None, :]  # (B, P, K)
-    places: NDArray[np.float64] = np.where(same.any(2), same.argmax(2), float(ranking.shape[1]))
+    places: NDArray[np.int32] = np.where(same.any(2), same.argmax(2), ranking.shape[1]).astype(np.int32)
     return places

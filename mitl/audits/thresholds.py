@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -154,8 +155,8 @@ def _shown(total: int, chance: float, risk: float) -> int:
 
     The binomial's tail bounds that of unequal chances as far as one below its mean (see `bounds.thinned_upper`).
     """
-    below = np.asarray(bdtr(np.arange(total, dtype=np.float64), total, chance)) if total else np.empty(0)
-    return min(int(np.searchsorted(below, risk, side="right")), math.floor(total * chance))
+    fewer = bisect_right(range(total), risk, key=lambda most: float(bdtr(float(most), total, chance)))
+    return min(fewer, math.floor(total * chance))
 
 
 def hypergeometric_cdf(seen: int, size: int, marked: int, sample: int) -> float:

@@ -326,17 +326,21 @@ def pilot_scores(
         matches: (n,) whether people called each a match.
     """
     spread = features.std(axis=0)
-    standard = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    form = np.hstack([np.ones((len(standard), 1)), standard])
+    middle, scale = features.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+    def form(rows: NDArray[Any]) -> Floats:
+        # Not of all at once: of millions of pairs there would be two tables.
+        return np.hstack([np.ones((len(features[rows]), 1)), (features[rows] - middle) / scale])
+
     names, at = np.unique(queries, return_inverse=True)
     fold = np.random.default_rng(seed).permutation(len(names))[at] % FOLDS
-    ridge = np.append(1e-3, np.full(standard.shape[1], RIDGE))
-    probability = np.empty(len(form))
+    ridge = np.append(1e-3, np.full(features.shape[1], RIDGE))
+    probability = np.empty(len(features))
     for number in range(FOLDS):
         heard = fold[answered] != number
-        taught, ones = form[answered[heard]], np.ones(int(heard.sum()))
+        taught, ones = form(answered[heard]), np.ones(int(heard.sum()))
         weights = logistic(taught, matches[heard].astype(np.float64), ones, 0 * ones, ridge)
-        probability[fold == number] = expit(form[fold == number] @ weights)
+        probability[fold == number] = expit(form(fold == number) @ weights)
     return probability
 
 
@@ -349,7 +353,8 @@ def rank_features(sources: Ints, pairs: Ints, ranks: Ints, similarities: Floats,
         ranks: (P,) from 1.
     """
     n = int(sources.max(initial=-1)) + 1
-    place, likeness = np.zeros((count, n)), np.zeros((count, n))
+    features = np.zeros((count, 2 * n + 1))
+    place, likeness, listed = np.split(features, [n, 2 * n], axis=1)
     place[pairs, sources] = 1 / ranks
     for number in range(n):
         of_source = sources == number
@@ -357,5 +362,5 @@ def rank_features(sources: Ints, pairs: Ints, ranks: Ints, similarities: Floats,
         spread = values.std()
         if np.isfinite(values).all() and spread > 0:
             likeness[pairs[of_source], number] = (values - values.mean()) / spread
-    listed = (place > 0).sum(axis=1, keepdims=True).astype(np.float64)
-    return np.hstack([place, likeness, listed])
+    listed[:] = (place > 0).sum(axis=1, keepdims=True)
+    return features

@@ -13,12 +13,12 @@ from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import Ints, contains, pack_ids
-from mitl.db.models import Assignment, JudgementRow, ProposalRow, Rationale, StoredAnnotator, Worker
+from mitl.db.models import Assignment, Hit, JudgementRow, ProposalRow, Rationale, StoredAnnotator, Worker
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.items import original_pairs, rated_pairs
 from mitl.db.store.proposals import withdrawn_names
-from mitl.db.store.statements import number_columns, query_submissions
-from mitl.records import Direction, Environment, PairRole
+from mitl.db.store.statements import number_columns, query_hits, query_submissions
+from mitl.records import Direction, Environment, HitState, PairRole
 from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, is_role, judgement_schema
 from mitl.records.questions import RATIONALE, Question
 
@@ -118,6 +118,19 @@ def proposal_columns(session: Session, *, run_id: int | None = None, withdrawn: 
             "rank": rank[best],
             "similarity": numbers[5][best],
         },
+    )
+
+
+def candidate_columns(session: Session, environment: Environment) -> pd.DataFrame:
+    """What stands as a candidate on pages: ``pair``, ``batch``, and ``out`` where the page is or was posted."""
+    out = case((Hit.state.in_([HitState.POSTED, HitState.CLOSED]), 1), else_=0)
+    hits = number_columns(session, query_hits(environment, Hit.id, Hit.batch_id, out).order_by(Hit.id), 3)
+    stands = f"SELECT hit_id, pair_id FROM hit_item WHERE role = '{PairRole.CANDIDATE}'"
+    hit, row = number_columns(session, stands, 2)
+    here = contains(hits[0], hit)  # joined here: by the database it takes four times as long
+    _, batch, is_out = hits[:, np.searchsorted(hits[0], hit[here])]
+    return pd.DataFrame(
+        {"pair": _packed_pairs(session)[row[here]], "batch": batch, "out": is_out.astype(np.bool_)}
     )
 
 

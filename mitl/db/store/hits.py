@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from sqlalchemy import bindparam, case, func, or_, select, update
+from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import pack_ids
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
 from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import add_rows, change_among, number_columns, query_hits, rows_among
+from mitl.db.store.statements import add_rows, change_among, query_hits, rows_among
 from mitl.records import (
     BatchKind,
     Decision,
@@ -30,7 +28,7 @@ from mitl.records import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd  # takes longer to load than most commands take
+    pass  # takes longer to load than most commands take
 
 UNPOSTED = (HitState.PLANNED, HitState.SENDING)
 LIVE_STATES = (*UNPOSTED, HitState.POSTED)
@@ -301,21 +299,6 @@ def roles(session: Session, environment: Environment) -> dict[int, Counter[PairR
     ):
         by_batch[batch][role] = places
     return by_batch
-
-
-def candidate_columns(session: Session, environment: Environment) -> pd.DataFrame:
-    """What stands as a candidate on pages: ``pair``, ``batch``, and ``out`` where the page is or was posted."""
-    import pandas as pd
-
-    out = case((Hit.state.in_([HitState.POSTED, HitState.CLOSED]), 1), else_=0)
-    query = (
-        query_hits(environment, PairRow.left_id, PairRow.right_id, Hit.batch_id, out)
-        .join(HitItemRow, HitItemRow.hit_id == Hit.id)
-        .join(PairRow, PairRow.id == HitItemRow.pair_id)
-        .where(HitItemRow.role == PairRole.CANDIDATE)
-    )
-    left, right, batch, is_out = number_columns(session, query, 4)
-    return pd.DataFrame({"pair": pack_ids(left, right), "batch": batch, "out": is_out.astype(np.bool_)})
 
 
 def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None:

@@ -125,10 +125,10 @@ def _ends(values: Floats, units: Ints | None, samples: int, seed: int) -> list[t
 
 
 @lru_cache(maxsize=2)
-def _resamples(units: int, samples: int, seed: int) -> NDArray[np.int64]:
+def _resamples(units: int, samples: int, seed: int) -> Floats:
     """(S, U) how often each unit is drawn; kept, for all metrics of an annotator take the same."""
     rng = np.random.default_rng([seed, 3])
-    return rng.multinomial(units, np.full(units, 1 / units), size=samples)
+    return rng.multinomial(units, np.full(units, 1 / units), size=samples).astype(np.float64)
 
 
 METRICS = ("R@1", R_PRECISION, MAP_AT_R)

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from mitl.core.arrays import Ints, coded, contains, distinct, pack_each, pack_pair, pack_pairs, unpack_ids
 from mitl.crowd.context import choose_environment
+from mitl.crowd.paying import paid_work
 from mitl.crowd.truth import TruthOf, has_known_truth, truth_source
 from mitl.datasets.scenes.files import read_world
 from mitl.db.store import answers as answer_store
@@ -24,7 +25,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import journal, ledger, open_work, releases
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import StoredAssignment
-from mitl.db.store.columns import judgement_columns, proposal_columns
+from mitl.db.store.columns import candidate_columns, judgement_columns, proposal_columns
 from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.items import DatasetRow, ExclusionRow
 from mitl.db.store.ledger import SettledWork
@@ -32,8 +33,10 @@ from mitl.db.store.open_work import OpenWork
 from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import declared_questions
+from mitl.judgements.aggregators import Aggregator
 from mitl.judgements.answer_table import POSITIVE_LABELS
 from mitl.judgements.gold_records import GoldState, gold_state
+from mitl.judgements.wages import PaidWork
 from mitl.positives.exclusions import Exclusions
 from mitl.positives.merging import Merged, MergeRules, gather, merge
 from mitl.positives.pair_answers import PairAnswer, pair_answers
@@ -100,7 +103,7 @@ class ProjectSnapshot:
     roles: Mapping[int, Counter[PairRole]]
     """Batch → role → places on its pages."""
     candidates: pd.DataFrame
-    """`mitl.db.store.hits.candidate_columns`."""
+    """`mitl.db.store.columns.candidate_columns`."""
     submissions: tuple[StoredAssignment, ...]
     judgements: pd.DataFrame
     """``judgement_schema`` of the questions: every answer but an audit's, by submission and place."""
@@ -217,13 +220,22 @@ class ProjectSnapshot:
     @cached_property
     def merged(self) -> Merged:
         """What a release would hold, by the rules of the latest, without what only an audit found."""
-        answers = pair_answers(self.judgements, self.merge_rules, self.golds.withdrawn).pairs
+        rules = self.merge_rules
+        is_usual = rules.aggregator is Aggregator.MAJORITY and not rules.official
+        answers = (
+            self.answers if is_usual else pair_answers(self.judgements, rules, self.golds.withdrawn).pairs
+        )
         scores = np.array(list(self.ratings.values()), np.float64)
         machine = None if self.releases and self.releases[-1].humans_only else self.machine
         evidence = gather(
             answers, pack_each(self.ratings), scores, pack_each([*self.originals, *self.picked]), machine
         )
-        return merge(evidence, self.merge_rules, self.exclusions)
+        return merge(evidence, rules, self.exclusions)
+
+    @cached_property
+    def paid(self) -> list[PaidWork]:
+        """Those of ``settled`` that were approved."""
+        return paid_work(self.settled, self.environment)
 
     @cached_property
     def truth_of(self) -> TruthOf | None:
@@ -293,8 +305,10 @@ class ProjectSnapshot:
     @cached_property
     def counting(self) -> pd.DataFrame:
         """The rows of ``judgements`` that count, by pair and in order; workers by their places among its categories."""
-        rows = self.judgements.assign(worker=self.judgements["worker"].cat.codes)
-        return rows[counts(rows)].sort_values("pair", kind="stable", ignore_index=True)
+        shown = ["pair", "worker", "label", SHORTCOMING.column, CONCEPT.column]
+        rows = self.judgements.loc[counts(self.judgements), shown]
+        rows["worker"] = rows["worker"].cat.codes
+        return rows.sort_values("pair", kind="stable", ignore_index=True)
 
     @cached_property
     def _counting(self) -> dict[str, Ints]:
@@ -402,7 +416,7 @@ def read_project(
         posted_to=tuple(hit_store.environments(session)),
         hits=tuple(hit_store.hits(session, chosen)),
         roles=hit_store.roles(session, chosen),
-        candidates=hit_store.candidate_columns(session, chosen),
+        candidates=candidate_columns(session, chosen),
         submissions=tuple(answer_store.assignments(session, chosen)),
         machine=audit_store.machine_labels(session, chosen),
         judgements=judgement_columns(session, chosen, questions=questions),

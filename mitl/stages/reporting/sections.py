@@ -24,7 +24,7 @@ from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve, rounds_sv
 from mitl.campaign.kinds.rankings.scores import score_votes
 from mitl.core.formats import points
 from mitl.crowd.context import Context
-from mitl.crowd.paying import floor_cents, paid_work
+from mitl.crowd.paying import floor_cents
 from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import TrainedRow
 from mitl.errors import MitlError
@@ -187,7 +187,7 @@ def crowd_stats(project: ProjectSnapshot, people: CrowdConduct, salt: bytes) -> 
     """Submissions by what became of them, controls, agreement and workers under pseudonyms."""
     count = Counter(row.decision for row in project.submissions)
     times = usual_seconds(project.settled, project.environment)
-    pay_of = worker_pay(paid_work(project.settled, project.environment))
+    pay_of = worker_pay(project.paid)
     hourly = {paid.worker: paid.hourly_cents for paid in pay_of}
     used = sum(worker.used for worker in people.workers)
     unpaid = sum(count[decision] for decision in (Decision.REJECT, Decision.QUEUED, Decision.NONE))
@@ -246,7 +246,7 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
         bonuses_cents=project.spent.get("bonus", 0),
         held_cents=project.work.held_cents,
         wage_floor_cents=floor or None,
-        wages=tuple(wage_figures(paid_work(project.settled, project.environment), floor)),
+        wages=tuple(wage_figures(project.paid, floor)),
         timed_workers=0 if paid is None else paid.timed_workers,
         workers_under=0 if paid is None else paid.workers_under,
         median_hourly_cents=None if paid is None else paid.median_hourly_cents,
@@ -259,7 +259,7 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
 def batch_rows(project: ProjectSnapshot) -> tuple[BatchSummary, ...]:
     """Each batch with its reward and how long its HITs took."""
     work: dict[str, list[PaidWork]] = defaultdict(list)
-    for submission in paid_work(project.settled, project.environment):
+    for submission in project.paid:
         work[submission.batch].append(submission)
     wages = {batch: wage_figures(paid, 0)[0] for batch, paid in work.items()}
     return tuple(
