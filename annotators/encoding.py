@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from annotators.base import Encoded, InnerProducts, Modality, ids_of
 from annotators.devices import Running, inference
@@ -119,6 +119,12 @@ class NetworkAnnotator(InnerProducts, ABC):
 
     @abstractmethod
     def _encode_captions(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]: ...
+
+
+def padded(texts: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+    """(B, L) the numbers of texts, zeros behind the end of each, and (B,) their lengths."""
+    rows = [torch.from_numpy(text) for text in texts]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
 
 def _read_ahead(items: Sequence[Any], read: Callable[[Any], Inputs]) -> Iterator[Inputs]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from annotators.base import Encoded, Ranking, file_sha256, fingerprint
@@ -187,6 +187,17 @@ class MatchProbability(nn.Module):
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         """(Q, G) probabilities: the mean over all pairs of samples."""
         return torch.sigmoid(2 * self.half_log_odds(left, right)).mean((2, 3))
+
+
+TRAINING_SAMPLES = 4
+"""Samples an item that its own loss draws."""
+
+
+def drawn_samples(gaussians: Mapping[str, Tensor], noise: Generator) -> Tensor:
+    """(B, S, D) samples in float32 of ``mean`` and ``log_sigma`` (B, D), with gradients."""
+    mean, sigma = gaussians["mean"].float()[:, None], gaussians["log_sigma"].float().exp()[:, None]
+    drawn = torch.randn(len(mean), TRAINING_SAMPLES, mean.shape[2], generator=noise)
+    return mean + sigma * drawn.to(mean.device)
 
 
 logger = logging.getLogger(__name__)

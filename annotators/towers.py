@@ -302,10 +302,6 @@ class TowersLearner(Learner):
         """Sizes; the backbones are no part of the file."""
         return {"config": self._towers.towers.sizes.to_json()}
 
-    def is_head(self, name: str) -> bool:
-        """Everything: backbones are frozen."""
-        return True
-
 
 def text_labels(labels: Labels) -> Labels:
     """(C, C) labels of captions with captions: a match where both are positives of one image, of relevance 1."""

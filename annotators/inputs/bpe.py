@@ -106,10 +106,14 @@ class BytePairEncoder:
         """The token that ends a text, the greatest of all."""
         return self.size - 1
 
+    def to_text(self) -> str:
+        """The merges, one a line, as ``merges_of_lines`` reads them."""
+        return "\n".join(map(" ".join, self.merges))
+
     @property
     def sha256(self) -> str:
         """Hash of the merges, however the file that held them was written."""
-        return hashlib.sha256("\n".join(map(" ".join, self.merges)).encode()).hexdigest()
+        return hashlib.sha256(self.to_text().encode()).hexdigest()
 
     def encode(self, text: str) -> NDArray[np.int64]:
         """(L,) numbers of a text with its start and end, neither padded nor cut off."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from annotators.devices import on_threads
+from annotators.encoding import padded
 from annotators.minis.twin import Captions, Twin
 from annotators.minis.twins import RECIPES, TWINS, TwinRecipe
 from annotators.registry import WEIGHTS
@@ -63,12 +64,8 @@ def texts_of(world: World) -> list[str]:
 def pairs_of(world: World, twin: Twin[Any]) -> TrainingPairs:
     """The world as this twin's network reads it, with the captions that the world gives, defects included."""
     pixels = np.stack([twin.pixels(draw(scene)).astype(np.float16) for scene in world.scenes.values()])
-    rows = [twin.encode(text) for text in texts_of(world)]
-    lengths = np.array([len(row) for row in rows])
-    tokens = np.zeros((len(rows), lengths.max()), np.int64)
-    for row, numbers in zip(tokens, rows, strict=True):
-        row[: len(numbers)] = numbers
-    return TrainingPairs(pixels, Captions(torch.from_numpy(tokens), torch.from_numpy(lengths)))
+    captions = padded([twin.encode(text) for text in texts_of(world)])
+    return TrainingPairs(pixels, Captions(*captions))
 
 
 KS = (1, 5, 10)

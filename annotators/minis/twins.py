@@ -27,7 +27,7 @@ from annotators.minis.twin import (
     soft_contrast,
     wordpieces_of,
 )
-from annotators.pcme import MatchProbability, Pcme
+from annotators.pcme import MatchProbability, Pcme, drawn_samples
 from annotators.pvse import Pvse
 from annotators.sizes import ClipConfig, GridConfig, PcmeConfig, PvseConfig, ViltConfig, VsrnConfig
 from annotators.vilt import Vilt
@@ -96,8 +96,6 @@ class VsrnMini(WordTwin[Vsrn]):
         return smooth_triplet(self.compare(images, captions), MARGIN, TEMPERATURE)
 
 
-SAMPLES = 4
-"""Samples an item in training."""
 ODDS = 8.0
 """Where the criterion's shift and scale start; the paper's 15 is steep for so short a training."""
 CENTRE = -3.0
@@ -145,17 +143,10 @@ class PcmeMini(WordTwin[Pcme]):
 
     def objective(self, images: Side, captions: Side, generator: Generator) -> Tensor:
         """Soft contrast of sampled probabilities, with a pull of the variances."""
-        samples = [_sampled(side, generator) for side in (images, captions)]
+        samples = [drawn_samples(side, generator) for side in (images, captions)]
         log_sigmas = torch.cat([images["log_sigma"], captions["log_sigma"]])
         pull = PULL * (log_sigmas - CENTRE).square().sum(1).mean()
         return soft_contrast(self.criterion.half_log_odds(*samples)) + pull
-
-
-def _sampled(side: Side, generator: Generator) -> Tensor:
-    """(B, S, D) samples."""
-    mean, sigma = side["mean"][:, None], side["log_sigma"].exp()[:, None]
-    noise = torch.randn(len(mean), SAMPLES, mean.shape[2], generator=generator)
-    return mean + sigma * noise
 
 
 PATCH = 16
@@ -280,10 +271,7 @@ class ClipMini(Twin[Clip]):
 
     def metadata(self) -> dict[str, str]:
         """Sizes and merges."""
-        return {
-            "config": self.network.config.to_json(),
-            "bpe_merges": "\n".join(" ".join(merge) for merge in self.encoder.merges),
-        }
+        return {"config": self.network.config.to_json(), "bpe_merges": self.encoder.to_text()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,9 +294,5 @@ RECIPES = {
     "clip-mini": TwinRecipe(steps=1500, batch=96, rate=1.2e-3, weight_decay=0.01),
 }
 TWINS: dict[str, type[Twin[Any]]] = {
-    "pvse-mini": PvseMini,
-    "vsrn-mini": VsrnMini,
-    "pcme-mini": PcmeMini,
-    "vilt-mini": ViltMini,
-    "clip-mini": ClipMini,
+    f"{twin.network_name}-mini": twin for twin in (PvseMini, VsrnMini, PcmeMini, ViltMini, ClipMini)
 }

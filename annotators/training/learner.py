@@ -18,10 +18,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from annotators.devices import device_of
-from annotators.encoding import Inputs, NetworkAnnotator
+from annotators.encoding import Inputs, NetworkAnnotator, padded
 from annotators.options import Options
 from annotators.training.files import TAUGHT, TRAINING, packed_pairs, write_weights
-from annotators.training.losses import LOSSES, Labels, LossSettings, loss_of
+from annotators.training.losses import SOFTMAXES, Labels, LossSettings, loss_of
 from mitl.records import CaptionItem, ImageItem
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ Side = dict[str, Tensor]
 
 TEMPERATURE = 0.08
 """Cosines are divided by it where a softmax is taken of them; CLIP has learnt its own."""
-SOFTMAXES = ("softmax", "softmax-own-outside")
-"""Losses that read logits."""
 
 
 class Learner(ABC):
@@ -43,6 +41,10 @@ class Learner(ABC):
     """Which of the five, or towers."""
     head_alone: ClassVar[bool] = False
     """Whether a recipe's steps are all the head's, for nothing else learns."""
+    head: ClassVar[tuple[str, ...]] = ("",)
+    """How names begin of parameters that the papers' authors add to a backbone, and which so learn first."""
+    backbone: ClassVar[tuple[str, ...]] = ()
+    """How names begin of those that they do not add, if ``head`` does not tell."""
 
     def __init__(
         self, annotator: NetworkAnnotator | ViltAnnotator, options: Options, parts: Mapping[str, nn.Module]
@@ -78,9 +80,9 @@ class Learner(ABC):
     def metadata(self) -> dict[str, str]:
         """What the weights file says beside the tensors: ``config`` and the words."""
 
-    @abstractmethod
     def is_head(self, name: str) -> bool:
-        """Whether a parameter belongs to what the papers' authors add to a backbone, and so learns first."""
+        """Whether a parameter of this name belongs to the ``head``."""
+        return name.startswith(self.head) and not name.startswith(self.backbone)
 
     def similarities(self, images: Sequence[Inputs], captions: Sequence[Inputs]) -> Tensor:
         """(I, C) of a batch, with gradients."""
@@ -102,7 +104,7 @@ class Learner(ABC):
         similarities = self.compare(images, captions)
         if name in SOFTMAXES:
             return loss_of(name, LossSettings(scale=1.0))(self.logits(similarities).float(), labels)
-        return (LOSSES.get(name) or loss_of(name))(similarities, labels)
+        return loss_of(name)(similarities, labels)
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """All that learns, by its name in the file."""
@@ -159,11 +161,8 @@ class Learner(ABC):
 
     def padded(self, inputs: Sequence[Inputs]) -> tuple[Tensor, Tensor]:
         """Tokens (B, L), zeros behind the end of each, and lengths (B,)."""
-        lengths = np.array([len(item["tokens"]) for item in inputs], np.int64)
-        tokens = np.zeros((len(inputs), int(lengths.max())), np.int64)
-        for row, item in zip(tokens, inputs, strict=True):
-            row[: len(item["tokens"])] = item["tokens"]
-        return torch.from_numpy(tokens).to(self.device), torch.from_numpy(lengths).to(self.device)
+        tokens, lengths = padded([item["tokens"] for item in inputs])
+        return tokens.to(self.device), lengths.to(self.device)
 
     def stacked(self, inputs: Sequence[Inputs], name: str) -> Tensor:
         """(B, ...) of inputs that have one shape."""

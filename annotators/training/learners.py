@@ -14,8 +14,7 @@ from annotators.catalog import BEGINNERS, MINIS, NETWORKS
 from annotators.dual_encoders import DualEncoder, TwoEncoders
 from annotators.encoding import Inputs
 from annotators.options import Options
-from annotators.pcme import MatchProbability, Pcme, PcmeAnnotator
-from annotators.pvse import Pvse
+from annotators.pcme import MatchProbability, PcmeAnnotator, drawn_samples
 from annotators.towers import TowersLearner
 from annotators.training.continuous import graded_contrast, soft_grades
 from annotators.training.learner import TEMPERATURE, Learner, Side
@@ -26,8 +25,8 @@ from mitl.errors import TrainingError
 
 if TYPE_CHECKING:
     # Both bring transformers, which takes longer to import than the other networks need to begin.
-    from annotators.clip import Clip, ClipAnnotator
-    from annotators.vilt import Vilt, ViltAnnotator
+    from annotators.clip import ClipAnnotator
+    from annotators.vilt import ViltAnnotator
 
 
 class WordLearner(Learner):
@@ -37,11 +36,12 @@ class WordLearner(Learner):
         self,
         annotator: DualEncoder[Any],
         options: Options,
-        module: Any,
+        module: Any = None,
         more: Mapping[str, nn.Module] | None = None,
     ) -> None:
-        super().__init__(annotator, options, {"": module, **(more or {})})
-        self._module: TwoEncoders = module
+        """With the annotator's weights: ``module`` is what learns of its network, all of it by default."""
+        self._module: TwoEncoders = module or annotator.network
+        super().__init__(annotator, options, {"": cast("nn.Module", self._module), **(more or {})})
         self._vocabulary = annotator.vocabulary
 
     def images(self, inputs: Sequence[Inputs]) -> Side:
@@ -64,11 +64,7 @@ class PvseLearner(WordLearner):
     """PVSE; its residual network is the backbone."""
 
     network = "pvse"
-
-    @classmethod
-    def of(cls, annotator: DualEncoder[Pvse], options: Options) -> PvseLearner:
-        """With the annotator's weights."""
-        return cls(annotator, options, annotator.network)
+    backbone = ("img_enc.cnn.",)
 
     def compare(self, images: Side, captions: Side) -> Tensor:
         """(I, C) the best of the K x K cosines."""
@@ -77,18 +73,14 @@ class PvseLearner(WordLearner):
             return one @ other.T
         return torch.einsum("ikd,cld->ickl", one, other).flatten(2).amax(2)
 
-    def is_head(self, name: str) -> bool:
-        """All but the residual network."""
-        return not name.startswith("img_enc.cnn.")
-
 
 class VsrnLearner(WordLearner):
     """VSRN; where it makes its regions itself, what makes them is the backbone."""
 
     network = "vsrn"
+    backbone = ("extractor.",)
 
-    @classmethod
-    def of(cls, annotator: VsrnAnnotator, options: Options) -> VsrnLearner:
+    def __init__(self, annotator: VsrnAnnotator, options: Options) -> None:
         """With the annotator's weights; TrainingError for two networks whose similarities are averaged."""
         networks = annotator.network.networks
         if len(networks) > 1:
@@ -96,35 +88,21 @@ class VsrnLearner(WordLearner):
                 f"annotator {annotator.name!r} averages {len(networks)} weights files, and one network learns at a "
                 "time; name one file as 'weights' of an annotator of its own and train that"
             )
-        return cls(annotator, options, networks[0])
-
-    def is_head(self, name: str) -> bool:
-        """All but what makes regions of pixels."""
-        return not name.startswith("extractor.")
-
-
-SAMPLES = 4
-"""Samples an item that PCME's own loss draws, as when the small twin is trained."""
+        super().__init__(annotator, options, networks[0])
 
 
 class PcmeLearner(WordLearner):
     """PCME; the odds of its criterion learn by its own loss alone, the residual network is the backbone."""
 
     network = "pcme"
+    backbone = ("img_enc.cnn.",)
 
-    @classmethod
-    def of(cls, annotator: PcmeAnnotator, options: Options) -> PcmeLearner:
+    def __init__(self, annotator: PcmeAnnotator, options: Options) -> None:
         """With the annotator's weights and odds."""
-        odds = MatchProbability()
-        nn.init.constant_(odds.shift, annotator.odds.shift)
-        nn.init.constant_(odds.negative_scale, annotator.odds.negative_scale)
-        return cls(annotator, options, annotator.network, odds)
-
-    def __init__(
-        self, annotator: PcmeAnnotator, options: Options, module: Pcme, odds: MatchProbability
-    ) -> None:
-        super().__init__(annotator, options, module, {"criterion.": odds})
-        self._odds = odds
+        self._odds = MatchProbability()
+        nn.init.constant_(self._odds.shift, annotator.odds.shift)
+        nn.init.constant_(self._odds.negative_scale, annotator.odds.negative_scale)
+        super().__init__(annotator, options, more={"criterion.": self._odds})
 
     def compare(self, images: Side, captions: Side) -> Tensor:
         """(I, C) 1 minus half the expected squared distance of two samples: the cosine of the means, less the spreads.
@@ -143,28 +121,17 @@ class PcmeLearner(WordLearner):
         """Its own loss draws samples of both Gaussians; any other reads the similarities."""
         if name != "probabilistic":
             return super().loss(name, images, captions, labels, noise)
-        drawn = [_sampled(side, noise) for side in (images, captions)]
+        drawn = [drawn_samples(side, noise) for side in (images, captions)]
         grades = soft_grades(labels.relevance)
         loss = graded_contrast(self._odds.half_log_odds(*drawn), grades, labels.known)
         return loss / max(1, labels.matches.shape[1])
-
-    def is_head(self, name: str) -> bool:
-        """All but the residual network."""
-        return not name.startswith("img_enc.cnn.")
-
-
-def _sampled(side: Side, noise: Generator) -> Tensor:
-    """(B, S, D) samples in float32."""
-    mean, sigma = side["mean"].float()[:, None], side["log_sigma"].float().exp()[:, None]
-    drawn = torch.randn(len(mean), SAMPLES, mean.shape[2], generator=noise)
-    return mean + sigma * drawn.to(mean.device)
 
 
 class ClipLearner(Learner):
     """CLIP; its projections, last norms and temperature are the head."""
 
     network = "clip"
-    _HEAD = (
+    head = (
         "visual_projection.",
         "text_projection.",
         "logit_scale",
@@ -172,14 +139,10 @@ class ClipLearner(Learner):
         "text_model.final_layer_norm.",
     )
 
-    def __init__(self, annotator: ClipAnnotator, options: Options, module: Clip) -> None:
-        super().__init__(annotator, options, {"": module})
-        self._module, self._merges = module, annotator.encoder.merges
-
-    @classmethod
-    def of(cls, annotator: ClipAnnotator, options: Options) -> ClipLearner:
+    def __init__(self, annotator: ClipAnnotator, options: Options) -> None:
         """With the annotator's weights."""
-        return cls(annotator, options, annotator.network)
+        self._module, self._encoder = annotator.network, annotator.encoder
+        super().__init__(annotator, options, {"": self._module})
 
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """``embedding``."""
@@ -195,14 +158,9 @@ class ClipLearner(Learner):
 
         return self._module.logit_scale.clamp(max=LARGEST_SCALE).exp() * similarities
 
-    def is_head(self, name: str) -> bool:
-        """Projections, last norms and temperature."""
-        return name.startswith(self._HEAD)
-
     def metadata(self) -> dict[str, str]:
         """Sizes and merges."""
-        merges = "\n".join(" ".join(merge) for merge in self._merges)
-        return {"config": self._module.config.to_json(), "bpe_merges": merges}
+        return {"config": self._module.config.to_json(), "bpe_merges": self._encoder.to_text()}
 
 
 class ViltLearner(Learner):
@@ -212,24 +170,19 @@ class ViltLearner(Learner):
     """
 
     network = "vilt"
+    head = ("rank_output.", "vilt.pooler.", "vilt.layernorm.")
     _TOGETHER: ClassVar[Mapping[str, int]] = {"cpu": 256, "cuda": 4096}
     """Pairs scored at a time, of captions of similar length: little padding, and all fits into the cache."""
 
-    def __init__(
-        self, annotator: ViltAnnotator, options: Options, module: Vilt, pieces: Sequence[str]
-    ) -> None:
-        super().__init__(annotator, options, {"": module})
-        self._module, self._pieces = module, pieces
-
-    @classmethod
-    def of(cls, annotator: ViltAnnotator, options: Options) -> ViltLearner:
+    def __init__(self, annotator: ViltAnnotator, options: Options) -> None:
         """With the weights of the settings: the annotator has laid its own out for kernels without gradients."""
         from annotators.vilt import open_weights, wordpieces_of
 
         opened = open_weights(options.path("weights"))
         pieces = wordpieces_of(options, opened)
         assert pieces is not None, "the annotator was made with them"
-        return cls(annotator, options, opened.weights.load(), pieces.pieces)
+        self._module, self._pieces = opened.weights.load(), pieces.pieces
+        super().__init__(annotator, options, {"": self._module})
 
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """``state`` (B, N, D) and ``patches`` (B, N), false behind the last patch of a smaller picture."""
@@ -272,18 +225,13 @@ class ViltLearner(Learner):
             scores.append(core.joint(entered, texts, i, c).view(count, len(part)))
         return TEMPERATURE * torch.cat(scores, 1)[:, order.argsort()]
 
-    def is_head(self, name: str) -> bool:
-        """Rank head, pooler and last norm."""
-        return name.startswith(("rank_output.", "vilt.pooler.", "vilt.layernorm."))
-
     def metadata(self) -> dict[str, str]:
         """Sizes and word pieces."""
         return {"config": self._module.sizes.to_json(), "wordpieces": "\n".join(self._pieces)}
 
 
 LEARNERS: Mapping[str, Any] = {
-    learner.network: learner.of
-    for learner in (PvseLearner, VsrnLearner, PcmeLearner, ViltLearner, ClipLearner)
+    learner.network: learner for learner in (PvseLearner, VsrnLearner, PcmeLearner, ViltLearner, ClipLearner)
 }
 """By the network: an annotator and its settings to what learns from its weights."""
 

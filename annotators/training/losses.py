@@ -117,39 +117,39 @@ class LossSettings:
     """Of similarities in the softmax: 1 over the temperature 0.08, for cosines. CxC's own products have none."""
 
 
-def _summed(settings: LossSettings) -> dict[str, Callable[[Tensor, Labels], Tensor]]:
-    """The losses that are printed as sums over the batch."""
-    m, gamma, alpha, beta = settings.margin, settings.gamma, settings.alpha, settings.beta
-
-    def soft(s: Tensor, of: Labels) -> Tensor:
-        return soft_negative(s, of.matches, m, gamma, of.known)
-
-    def windows(s: Tensor, of: Labels) -> Tensor:
-        return hard_sliding_window(s, of.relevance, alpha, beta, of.known)
-
-    return {
-        "hinges": lambda s, of: sum_of_hinges(s, of.matches, m, of.known),
-        "semi-hard": lambda s, of: semi_hard(s, of.matches, m, of.known),
-        "triplet-hn": lambda s, of: hardest_negative(s, of.matches, m, of.known),
-        "triplet-sn": soft,
-        "kendall": lambda s, of: kendall(s, of.relevance, alpha, of.known),
-        "kendall-sw": lambda s, of: sliding_window(s, of.relevance, alpha, beta, of.known),
-        "kendall-sw-hs": windows,
-        "bcls": lambda s, of: soft(s, of) + windows(s, of),
-        "sam": lambda s, of: sam_like(s, of.matches, of.relevance, settings.tau, of.known),
-        "ladder": lambda s, of: ladder_like(s, of.relevance, known=of.known),
-        "probabilistic": lambda s, of: graded_contrast(
-            odds_of_cosines(s), soft_grades(of.relevance), of.known
-        ),
-    }
+def _soft(s: Tensor, of: Labels, by: LossSettings) -> Tensor:
+    return soft_negative(s, of.matches, by.margin, by.gamma, of.known)
 
 
-def _averaged(settings: LossSettings) -> dict[str, Callable[[Tensor, Labels], Tensor]]:
-    """The losses that are printed as means over the batch."""
-    return {
-        "softmax": lambda s, of: softmax_common(s, of.matches, settings.scale, of.known),
-        "softmax-own-outside": lambda s, of: softmax_own_outside(s, of.matches, settings.scale, of.known),
-    }
+def _windows(s: Tensor, of: Labels, by: LossSettings) -> Tensor:
+    return hard_sliding_window(s, of.relevance, by.alpha, by.beta, of.known)
+
+
+Formula = Callable[[Tensor, Labels, LossSettings], Tensor]
+_SUMMED: Mapping[str, Formula] = {
+    "hinges": lambda s, of, by: sum_of_hinges(s, of.matches, by.margin, of.known),
+    "semi-hard": lambda s, of, by: semi_hard(s, of.matches, by.margin, of.known),
+    "triplet-hn": lambda s, of, by: hardest_negative(s, of.matches, by.margin, of.known),
+    "triplet-sn": _soft,
+    "kendall": lambda s, of, by: kendall(s, of.relevance, by.alpha, of.known),
+    "kendall-sw": lambda s, of, by: sliding_window(s, of.relevance, by.alpha, by.beta, of.known),
+    "kendall-sw-hs": _windows,
+    "bcls": lambda s, of, by: _soft(s, of, by) + _windows(s, of, by),
+    "sam": lambda s, of, by: sam_like(s, of.matches, of.relevance, by.tau, of.known),
+    "ladder": lambda s, of, by: ladder_like(s, of.relevance, known=of.known),
+    "probabilistic": lambda s, of, by: graded_contrast(
+        odds_of_cosines(s), soft_grades(of.relevance), of.known
+    ),
+}
+"""The losses that are printed as sums over the batch."""
+_AVERAGED: Mapping[str, Formula] = {
+    "softmax": lambda s, of, by: softmax_common(s, of.matches, by.scale, of.known),
+    "softmax-own-outside": lambda s, of, by: softmax_own_outside(s, of.matches, by.scale, of.known),
+}
+"""Those that are printed as means."""
+_FORMULAS = {**_SUMMED, **_AVERAGED}
+SOFTMAXES = tuple(_AVERAGED)
+"""Losses that read logits."""
 
 
 def loss_of(name: str, settings: LossSettings | None = None) -> Loss:
@@ -161,22 +161,17 @@ def loss_of(name: str, settings: LossSettings | None = None) -> Loss:
         TrainingError: there is no such loss.
     """
     given = settings or LossSettings()
-    summed, averaged = _summed(given), _averaged(given)
-    if name not in summed and name not in averaged:
-        names = ", ".join((*summed, *averaged))
-        raise TrainingError(f"there is no loss {name!r}; known: {names}")
+    if name not in _FORMULAS:
+        raise TrainingError(f"there is no loss {name!r}; known: {', '.join(_FORMULAS)}")
 
     def loss(similarities: Tensor, labels: Labels) -> Tensor:
         s = similarities if similarities.dtype == torch.float64 else similarities.float()
-        if name in averaged:
-            return averaged[name](s, labels)
+        value = _FORMULAS[name](s, labels, given)
         # The papers print sums; divided by C, a rate that is right for one batch is right for another.
-        return summed[name](s, labels) / max(1, s.shape[1])
+        return value if name in _AVERAGED else value / max(1, s.shape[1])
 
     return loss
 
 
-LOSSES: Mapping[str, Loss] = MappingProxyType(
-    {name: loss_of(name) for name in (*_summed(LossSettings()), *_averaged(LossSettings()))}
-)
+LOSSES: Mapping[str, Loss] = MappingProxyType({name: loss_of(name) for name in _FORMULAS})
 """All losses with the numbers of the papers."""

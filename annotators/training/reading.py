@@ -51,7 +51,8 @@ class Reader:
     def images(self, rows: Sequence[int]) -> list[Inputs]:
         """Of these images; AnnotatorError where one cannot be read."""
         new = [row for row in rows if row not in self._kept]
-        read = dict(zip(new, self._pool.map(self._read, new), strict=True))
+        items = [self._images[row] for row in new]
+        read = dict(zip(new, self._pool.map(self._learner.read_image, items), strict=True))
         for row, inputs in read.items():
             size = sum(array.nbytes for array in inputs.values())
             if size <= self._room:
@@ -65,9 +66,6 @@ class Reader:
             if row not in self._texts:
                 self._texts[row] = self._learner.read_caption(self._captions[row])
         return [self._texts[row] for row in rows]
-
-    def _read(self, row: int) -> Inputs:
-        return self._learner.read_image(self._images[row])
 
 
 def held_out_map(learner: Learner, held: HeldOut, reads: Reads) -> tuple[float, float]:

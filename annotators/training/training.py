@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
@@ -128,11 +128,11 @@ def train(
         advance(course.step)
         told(course.rows)
         readers = stack.enter_context(ThreadPoolExecutor(1))
-        ahead = readers.submit(course.read, course.step)
+        ahead: Future[_Read] | None = None
         while course.step < recipe.steps and not course.is_done():
-            read, step = ahead.result(), course.step
-            if step + 1 < recipe.steps:
-                ahead = readers.submit(course.read, step + 1)
+            read = ahead.result() if ahead else course.read(course.step)
+            if course.step + 1 < recipe.steps:
+                ahead = readers.submit(course.read, course.step + 1)
             course.learn(read)
             advance(1)
             if course.step in recipe.looks_at():
@@ -187,11 +187,9 @@ class _Course:
         since = sum(row.step > self.best.step for row in self.rows)
         return 0 < self.recipe.patience <= since
 
-    def read(self, step: int) -> _Read:
-        """The batch of a step."""
-        return self._read(self.lecturer.at(step)) if step < self.recipe.steps else _NOTHING
-
-    def _read(self, batch: TaughtBatch) -> _Read:
+    def read(self, step: int, size: int | None = None) -> _Read:
+        """The batch of a step, of so many images (by default those of the recipe)."""
+        batch = self.lecturer.at(step, size)
         return _Read(
             batch, self.reads.images(batch.images.tolist()), self.reads.captions(batch.captions.tolist())
         )
@@ -249,7 +247,7 @@ class _Course:
             self._optimizer.zero_grad(set_to_none=True)
             torch.cuda.empty_cache()
             try:
-                self._backward(self._read(self.lecturer.at(self.step, size)))
+                self._backward(self.read(self.step, size))
             except torch.cuda.OutOfMemoryError:
                 continue
             return TrainingError(
@@ -317,6 +315,3 @@ class _Course:
         self._optimizer.load_state_dict(state["optimizer"])
         self._scaler.load_state_dict(state["scaler"])
         return True
-
-
-_NOTHING = _Read(TaughtBatch(*(np.empty(0, np.int64),) * 5), [], [])  # type: ignore[arg-type]
