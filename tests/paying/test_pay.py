@@ -200,6 +200,22 @@ def test_work_that_waits_for_a_decision_is_no_difference(settings):
     assert (verdict.refusal, verdict.result.counts["differences"]) == (None, [])
 
 
+def test_work_that_the_server_does_not_list_differs_though_nothing_was_paid_for_it(settings):
+    """As where the server was restored from before it came in."""
+    with open_database(settings.db_url, read_only=True) as session:
+        row = ledger.settled_work(session, LIVE)[0]
+    in_pipeline(
+        settings,
+        f"UPDATE assignment SET status = 'Submitted', decision = 'queued' WHERE id = {row.id}",
+        f"DELETE FROM ledger WHERE assignment_id = {row.id}",
+    )
+    on_server(settings, f"UPDATE assignment SET mturk_id = 'X' WHERE mturk_id = '{row.mturk_assignment_id}'")
+
+    differences = check_pay(settings, LIVE).result.counts["differences"]
+
+    assert {"submission": row.key, "here": "reward $0.00", "there": "not listed"} in differences
+
+
 def test_bonuses_from_elsewhere_are_adopted_once_and_counted(topped):
     """Sent by hand, or before a backup was restored: booked, and the next top-up counts them."""
     with open_database(topped.db_url, read_only=True) as session:
