@@ -51,18 +51,20 @@ def file_entries(files: Mapping[str, bytes]) -> dict[str, dict[str, object]]:
     }
 
 
-def read_manifest(folder: Path, kind: str = FORMAT) -> dict[str, object]:
+def read_manifest(folder: Path, *kinds: str) -> dict[str, object]:
     """The manifest of a release folder.
 
     Args:
-        kind: the format that its manifest names.
+        kinds: the formats of which its manifest names one; that of positives where none is given.
 
     Raises:
         ReleaseError: there is no folder, or no manifest of such a release in it.
     """
-    path = folder / MANIFEST
+    path, kinds = folder / MANIFEST, kinds or (FORMAT,)
     if not folder.is_dir():
-        raise ReleaseError(f"no release folder at {str(folder)!r}; make one with `{_MADE_BY[kind]} --out`")
+        raise ReleaseError(
+            f"no release folder at {str(folder)!r}; make one with `{_MADE_BY[kinds[0]]} --out`"
+        )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -70,11 +72,11 @@ def read_manifest(folder: Path, kind: str = FORMAT) -> dict[str, object]:
     except (OSError, ValueError) as error:
         raise ReleaseError(f"{str(path)!r} cannot be read as a manifest: {error}") from error
     named = manifest.get("format") if isinstance(manifest, dict) else None
-    if not isinstance(manifest, dict) or named != kind:
+    if not isinstance(manifest, dict) or named not in kinds:
         other = ""
         if isinstance(named, str) and named in _MADE_BY:
             other = f"; `{_MADE_BY[named]}` made it, and `{_READ_BY[named]}` scores models on it"
-        raise ReleaseError(f"{str(path)!r} is not a manifest of format {kind!r}{other}")
+        raise ReleaseError(f"{str(path)!r} is not a manifest of format {kinds[0]!r}{other}")
     if not isinstance(manifest.get("files"), dict):
         raise ReleaseError(f"{str(path)!r} lists no files, so the release cannot be checked")
     return manifest
@@ -177,16 +179,19 @@ def parquet_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Ta
 
 
 def holds(folder: Path, files: Mapping[str, bytes]) -> bool:
-    """Whether the folder holds exactly these files with these bytes."""
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(files):
-        return False
-    return all(
+    """Whether the folder holds exactly these files with these bytes, by their paths in it, and no empty folder."""
+    present = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if not path.is_dir() or not any(path.iterdir())
+    }
+    return present == set(files) and all(
         (folder / name).is_file() and (folder / name).read_bytes() == content
         for name, content in files.items()
     )
 
 
-def refuse_foreign(folder: Path, kind: str = FORMAT) -> None:
+def _refuse_foreign(folder: Path, kind: str) -> None:
     """Pass where a release may be written: nowhere yet, an empty folder, or an earlier release of its kind alone.
 
     Raises:
@@ -212,25 +217,6 @@ def refuse_foreign(folder: Path, kind: str = FORMAT) -> None:
             f"{str(folder)!r} holds {strangers[0]!r}, which is not the release's own and would be lost; "
             "move it away or choose another folder"
         )
-
-
-def refuse_other(folder: Path, files: Mapping[str, bytes], kind: str = FORMAT) -> None:
-    """Pass where nothing that lies there would be lost.
-
-    Raises:
-        ReleaseError: there is a release of another content, or something that is not a release's.
-    """
-    refuse_foreign(folder, kind)
-    if not folder.exists() or not any(folder.iterdir()):
-        return
-    if (folder / MANIFEST).read_bytes() == files[MANIFEST]:
-        what = "this release, but with files that were changed since"
-    else:
-        what = "another release, of other judgements, rules or settings"
-    raise ReleaseError(
-        f"{str(folder)!r} holds {what}; nothing was overwritten; give --replace to put the new one in its place, "
-        "or choose another folder"
-    )
 
 
 @contextlib.contextmanager
@@ -281,21 +267,24 @@ def put_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool, kind:
     with one_writer(folder):
         if holds(folder, files):
             return False
-        if not replace:
-            refuse_other(folder, files, kind)
-        replace_folder(folder, files, kind)
+        _refuse_foreign(folder, kind)
+        if not replace and (folder / MANIFEST).is_file():
+            same = (folder / MANIFEST).read_bytes() == files[MANIFEST]
+            what = (
+                "this release, but with files that were changed since"
+                if same
+                else "another release, of other judgements, rules or settings"
+            )
+            raise ReleaseError(
+                f"{str(folder)!r} holds {what}; nothing was overwritten; give --replace to put the new one in its "
+                "place, or choose another folder"
+            )
+        _replace(folder, files)
     return True
 
 
-def replace_folder(folder: Path, files: Mapping[str, bytes], kind: str = FORMAT) -> None:
-    """Put a folder with these files in place of what is there: written beside it, then renamed.
-
-    Call it within :func:`one_writer`.
-
-    Raises:
-        ReleaseError: see :func:`refuse_foreign`; or the place cannot be written.
-    """
-    refuse_foreign(folder, kind)
+def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Put a folder with these files in place of what is there: written beside it, then renamed."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(

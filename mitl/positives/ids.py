@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,13 +32,14 @@ def release_ids(kind: IdKind, external_ids: Mapping[int, str], noun: str) -> Rel
     Raises:
         ReleaseError: an id of an integer data set is not a 64-bit integer, or two ids show as the same.
     """
-    if kind is IdKind.STRING:
-        places = {surrogate: place for place, surrogate in enumerate(sorted(external_ids), start=1)}
-        _refuse_repeats(external_ids, noun)
-        return ReleaseIds(dict(external_ids), places)
-    numbers = {surrogate: _integer(text, noun) for surrogate, text in external_ids.items()}
-    _refuse_repeats(numbers, noun)
-    return ReleaseIds(numbers, numbers)
+    numbers = {surrogate: place for place, surrogate in enumerate(sorted(external_ids), start=1)}
+    shown: Mapping[int, int | str] = external_ids
+    if kind is IdKind.INTEGER:
+        shown = numbers = {surrogate: _integer(text, noun) for surrogate, text in external_ids.items()}
+    repeated = next((value for value, times in Counter(shown.values()).items() if times > 1), None)
+    if repeated is not None:
+        raise ReleaseError(f"two {noun}s are both called {repeated!r}; ids must be unique")
+    return ReleaseIds(shown, numbers)
 
 
 def by_place(names: Mapping[int, int | str]) -> pa.Array:
@@ -55,11 +57,3 @@ def _integer(text: str, noun: str) -> int:
             f"{noun} id {text!r} is not a 64-bit integer, but the data set says its ids are integers"
         )
     return number
-
-
-def _refuse_repeats(shown: Mapping[int, int | str], noun: str) -> None:
-    seen: set[int | str] = set()
-    for value in shown.values():
-        if value in seen:
-            raise ReleaseError(f"two {noun}s are both called {value!r}; ids must be unique")
-        seen.add(value)

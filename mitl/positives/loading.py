@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mitl.datasets import official
-from mitl.datasets.official import OfficialSet
+from mitl.datasets.official import OfficialPositives, OfficialSet
 from mitl.errors import ReleaseError
 from mitl.positives.folders import MANIFEST, REFERENCES, checked_table, read_checked, read_manifest
 from mitl.records import Direction, IdKind
@@ -31,12 +31,16 @@ class ReleasePositives:
     id_kind: IdKind
     by_query: Mapping[Direction, Mapping[str, tuple[str, ...]]]
 
+    @classmethod
+    def of(cls, name: str, id_kind: IdKind, pairs: OfficialPositives) -> ReleasePositives:
+        """Of two directions as the official JSONs hold them."""
+        tables = (pairs.image_to_caption, pairs.caption_to_image)
+        return cls(name, id_kind, dict(zip(Direction, tables, strict=True)))
+
     def pairs(self, direction: Direction) -> frozenset[tuple[str, str]]:
         """The positives of one direction as (image, caption)."""
         listed = self.by_query[direction].items()
-        if direction is Direction.I2T:
-            return frozenset((query, item) for query, items in listed for item in items)
-        return frozenset((item, query) for query, items in listed for item in items)
+        return frozenset(direction.ordered(query, item) for query, items in listed for item in items)
 
 
 def read_release(folder: Path) -> ReleasePositives:
@@ -134,9 +138,7 @@ def official_positives(which: OfficialSet) -> ReleasePositives:
     Raises:
         DatasetError: the package is not installed, or its files are damaged.
     """
-    positives = official.official_positives(which)
-    by_query = {Direction.I2T: positives.image_to_caption, Direction.T2I: positives.caption_to_image}
-    return ReleasePositives(f"official-{which}", IdKind.INTEGER, by_query)
+    return ReleasePositives.of(f"official-{which}", IdKind.INTEGER, official.official_positives(which))
 
 
 def _parse(content: bytes, path: Path) -> dict[str, tuple[str, ...]]:
@@ -180,14 +182,13 @@ def _with_strings(
     names: dict[str, dict[str, str]] = {"image": {}, "caption": {}}
     for row in ids.to_pylist():
         names[row["kind"]][str(row["number"])] = row["external_id"]
-    sides = {Direction.I2T: ("image", "caption"), Direction.T2I: ("caption", "image")}
+    named = {}
     try:
-        return {
-            direction: {
-                names[sides[direction][0]][query]: tuple(names[sides[direction][1]][item] for item in items)
-                for query, items in table.items()
+        for direction, table in tables.items():
+            queries, found = direction.ordered(names["image"], names["caption"])
+            named[direction] = {
+                queries[query]: tuple(found[item] for item in items) for query, items in table.items()
             }
-            for direction, table in tables.items()
-        }
     except KeyError as error:
         raise ReleaseError(f"the ids.parquet of {str(folder)!r} does not name {error.args[0]!r}") from None
+    return named

@@ -116,16 +116,13 @@ def disagreement(forward: ByQuery, backward: ByQuery) -> tuple[str, str] | None:
     A set may list some of the images and some of the captions as queries, so a pair is wanted in both directions
     only where both its sides are queries.
     """
-    ahead = {image: set(captions) for image, captions in forward.items()}
-    back = {caption: set(images) for caption, images in backward.items()}
-    for image, captions in ahead.items():
-        for caption in sorted(captions):
-            if caption in back and image not in back[caption]:
-                return image, caption
-    for caption, images in back.items():
-        for image in sorted(images):
-            if image in ahead and caption not in ahead[image]:
-                return image, caption
+    tables = [{query: set(items) for query, items in table.items()} for table in (forward, backward)]
+    for direction in Direction:
+        ahead, back = direction.ordered(*tables)
+        for query, items in ahead.items():
+            for item in sorted(items):
+                if item in back and query not in back[item]:
+                    return direction.ordered(query, item)
     return None
 
 
@@ -196,17 +193,14 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
 
 def _rated(path: Path) -> ReleasePositives:
     rated = cxc.positives(cxc.read_sits(path))
-    pairs = by_query(rated)
-    tables = {Direction.I2T: pairs.image_to_caption, Direction.T2I: pairs.caption_to_image}
-    return ReleasePositives(path.name, id_kind(id_ for pair in rated for id_ in pair), tables)
+    return ReleasePositives.of(path.name, id_kind(id_ for pair in rated for id_ in pair), by_query(rated))
 
 
 def _plausible(path: Path, image_of: ImageOf) -> ReleasePositives:
     known = (
         listed_matches(path) if path.is_dir() else matches_by_objects(read_image_objects(path), image_of())
     )
-    tables = {Direction.I2T: known.image_to_caption, Direction.T2I: known.caption_to_image}
-    return ReleasePositives(path.name, IdKind.INTEGER, tables)
+    return ReleasePositives.of(path.name, IdKind.INTEGER, known)
 
 
 def _agreeing(found: ReleasePositives, folder: Path) -> ReleasePositives:

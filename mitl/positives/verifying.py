@@ -64,7 +64,7 @@ def verify_release(folder: Path) -> Verification:
     Raises:
         ReleaseError: it is not a release.
     """
-    manifest = read_manifest(folder, _format(folder))
+    manifest = read_manifest(folder, FORMAT, RATINGS_FORMAT)
     name, files = str(manifest.get("name", folder.name)), manifest["files"]
     made_by = str(_part(manifest, "versions").get("mitl", "unknown"))
     assert isinstance(files, dict)
@@ -132,15 +132,6 @@ def _table(
     if any(table[column].null_count for column, kind in columns.items() if kind == _TEXTS):
         raise ReleaseError(f"{str(path)!r} lacks sources of a positive; build it again")
     return frame
-
-
-def _format(folder: Path) -> str:
-    """The format that a manifest names, if it is one of ours."""
-    try:
-        named = json.loads((folder / MANIFEST).read_bytes())["format"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return FORMAT  # reading it tells what is wrong
-    return RATINGS_FORMAT if named == RATINGS_FORMAT else FORMAT
 
 
 def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:

@@ -119,9 +119,7 @@ def judged_pairs(folder: Path, direction: Direction, positives: ByQuery) -> dict
     if not (folder / MANIFEST).is_file():
         return judged
     for row in read_table(folder, "negatives.parquet"):
-        query, item = str(row["image_id"]), str(row["caption_id"])
-        if direction is Direction.T2I:
-            query, item = item, query
+        query, item = direction.ordered(str(row["image_id"]), str(row["caption_id"]))
         if query in judged:
             judged[query].setdefault(item, 0)
     return judged

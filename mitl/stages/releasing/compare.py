@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
 from itertools import chain
@@ -32,6 +32,7 @@ from mitl.settings import CONFIG_FILE, Settings
 from mitl.stages.analysing.sets import QUALITIES, compared_sets
 from mitl.stages.analysing.table import for_people
 
+_Pair = tuple[str, str]
 _COLUMNS = ("direction", "image_id", "caption_id", "in", "label", "sources", "answers", "annotators")
 
 
@@ -84,9 +85,18 @@ def compare(
     sets, datasets = _read_sets(names, settings)
     last = sets[-1]
     queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
-    _require_one_form(sets[:-1], last)
+    for other in sets[:-1]:
+        if other.form != last.form:
+            mine, its = (" and ".join(of.form.nouns) for of in (other, last))
+            raise FormError(
+                f"{other.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
+            )
     require_one_dataset(*datasets)
-    _require_common(sets[:-1], queries, last)
+    for other in sets[:-1]:
+        if not any(set(queries[d]) & set(other.positives.by_query[d]) for d in Direction):
+            raise ReleaseError(
+                f"{other.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"
+            )
     positives = {
         positive_set.name: {d.value: count(positive_set.positives.by_query[d], queries[d]) for d in Direction}
         for positive_set in sets
@@ -100,7 +110,13 @@ def compare(
         positive_set.name: {d: _quality(positive_set, last, queries[d], d) for d in Direction}
         for positive_set in sets[:-1]
     }
-    overlaps = {positive_set.name: _overlaps(positive_set, last, queries) for positive_set in sets[:-1]}
+    overlaps = {
+        other.name: {
+            d.value: asdict(overlap(other.positives.by_query[d], last.positives.by_query[d], queries[d]))
+            for d in Direction
+        }
+        for other in sets[:-1]
+    }
     paths: ComparePaths = {}
     if differences is not None:
         write_kept(differences, _differences(sets[0], last, queries), replace=replace)
@@ -138,12 +154,11 @@ def _read_sets(
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise UsageError(f"{twice!r} is named twice; name each set once, the verified one last")
-    if settings is None or not (settings.project / CONFIG_FILE).is_file():
-        sets = [read_set(name) for name in names]
-        return sets, [(positive_set.name, positive_set.dataset_sha256) for positive_set in sets]
+    in_project = settings is not None and (settings.project / CONFIG_FILE).is_file()
     project: dict[str, str | None] = {}
 
     def image_of() -> dict[str, str]:
+        assert settings is not None
         with open_database(settings.db_url, read_only=True) as session:
             dataset = item_store.dataset(session)
             images, _ = item_store.names(session, dataset.id)
@@ -151,30 +166,8 @@ def _read_sets(
         project["this project"] = dataset.content_sha256
         return {caption.external_id: images[caption.image_id] for caption in captions}
 
-    sets = [read_set(name, image_of) for name in names]
-    return sets, [
-        *project.items(),
-        *((positive_set.name, positive_set.dataset_sha256) for positive_set in sets),
-    ]
-
-
-def _require_one_form(others: Sequence[PositiveSet], last: PositiveSet) -> None:
-    for other in others:
-        if other.form != last.form:
-            mine, its = (" and ".join(of.form.nouns) for of in (other, last))
-            raise FormError(
-                f"{other.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
-            )
-
-
-def _require_common(
-    others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: PositiveSet
-) -> None:
-    for other in others:
-        if not any(set(queries[d]) & set(other.positives.by_query[d]) for d in Direction):
-            raise ReleaseError(
-                f"{other.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"
-            )
+    sets = [read_set(name, image_of) if in_project else read_set(name) for name in names]
+    return sets, [*project.items(), *((each.name, each.dataset_sha256) for each in sets)]
 
 
 def _quality(other: PositiveSet, last: PositiveSet, queries: Sequence[str], direction: Direction) -> Quality:
@@ -185,13 +178,6 @@ def _quality(other: PositiveSet, last: PositiveSet, queries: Sequence[str], dire
         looked_at = right | _within(other, queries, direction)
         verified = Verified(looked_at, right)
     return quality(positives, verified, queries, direction)
-
-
-def _overlaps(
-    other: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]
-) -> dict[str, dict[str, int]]:
-    tables = other.positives.by_query, last.positives.by_query
-    return {d.value: asdict(overlap(tables[0][d], tables[1][d], queries[d])) for d in Direction}
 
 
 def _within(
@@ -207,15 +193,11 @@ def _count_table(
     queries: Mapping[Direction, Sequence[str]],
     counts: Mapping[str, Mapping[str, int]],
 ) -> Table:
-    first = counts[sets[0].name]
+    first = sets[0].name
 
     def cell(name: str, direction: Direction) -> str:
-        positives, base = counts[name][direction.value], first[direction.value]
-        return (
-            f"{positives:,}"
-            if name == sets[0].name or not base
-            else f"{positives:,} (×{positives / base:.2f})"
-        )
+        positives, base = counts[name][direction.value], counts[first][direction.value]
+        return f"{positives:,}" + ("" if name == first or not base else f" (×{positives / base:.2f})")
 
     form = sets[-1].form
     asked = [
@@ -225,14 +207,7 @@ def _count_table(
     return Table(
         f"positives of {sets[-1].name}'s queries: {', '.join(asked)}",
         ("set", *(f"positive {noun}" for noun in form.nouns)),
-        tuple(
-            (
-                positive_set.name,
-                cell(positive_set.name, Direction.T2I),
-                cell(positive_set.name, Direction.I2T),
-            )
-            for positive_set in sets
-        ),
+        tuple((each.name, cell(each.name, Direction.T2I), cell(each.name, Direction.I2T)) for each in sets),
     )
 
 
@@ -247,49 +222,32 @@ def _overlap_table(overlaps: Mapping[str, Mapping[str, Mapping[str, int]]], last
 
 def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> bytes:
     """CSV of the pairs that one of the two holds alone, in the order of their ids, with the evidence of releases."""
-    evidence = [_evidence(positive_set) for positive_set in (first, last)]
+    evidence = [_evidence(positive_set.folder) for positive_set in (last, first)]
     rows: list[Sequence[object]] = [_COLUMNS]
     for direction in Direction:
         pairs = [_within(positive_set, queries[direction], direction) for positive_set in (first, last)]
         differing = pairs[0] ^ pairs[1]
         key = tie_key(id_kind(chain.from_iterable(differing)))
-        for image, caption in sorted(differing, key=lambda pair: (key(pair[0]), key(pair[1]))):
-            holder = 0 if (image, caption) in pairs[0] else 1
-            name = (first, last)[holder].name
-            rows.append((direction.value, image, caption, name, *_spoken(evidence, (image, caption))))
+        for pair in sorted(differing, key=lambda pair: (key(pair[0]), key(pair[1]))):
+            name = (first if pair in pairs[0] else last).name
+            # The later of the two sets that know a pair tells of it.
+            row: Mapping[str, Any] = next((known[pair] for known, _ in evidence if pair in known), {})
+            answers = next((given[pair] for _, given in evidence if pair in given), [])
+            told = (row.get("sources") or (), sorted(answers), row.get("annotators") or ())
+            rows.append((direction.value, *pair, name, row.get("label"), *map("|".join, told)))
     return csv_bytes(rows)
 
 
-class _Evidence:
-    """What a release says of each pair."""
-
-    def __init__(self) -> None:
-        self.positives: dict[tuple[str, str], Mapping[str, object]] = {}
-        self.answers: dict[tuple[str, str], list[str]] = {}
-
-
-def _evidence(positive_set: PositiveSet) -> _Evidence:
-    evidence = _Evidence()
-    if positive_set.folder is None:
-        return evidence
-    for row in read_table(positive_set.folder, "positives.parquet", "label", "sources", "annotators"):
-        evidence.positives[str(row["image_id"]), str(row["caption_id"])] = row
-    for row in read_table(positive_set.folder, "judgements.parquet", "label", "usable"):
+def _evidence(folder: Path | None) -> tuple[dict[_Pair, Mapping[str, Any]], dict[_Pair, list[str]]]:
+    """What a release says: its positives, and the usable answers, by pair; nothing of a set that is no release."""
+    positives: dict[_Pair, Mapping[str, Any]] = {}
+    answers: dict[_Pair, list[str]] = {}
+    if folder is None:
+        return positives, answers
+    for row in read_table(folder, "positives.parquet", "label", "sources", "annotators"):
+        positives[str(row["image_id"]), str(row["caption_id"])] = row
+    for row in read_table(folder, "judgements.parquet", "label", "usable"):
         if row["usable"] and row["label"] is not None:
             pair = str(row["image_id"]), str(row["caption_id"])
-            evidence.answers.setdefault(pair, []).append(str(row["label"]))
-    return evidence
-
-
-def _spoken(evidence: Sequence[_Evidence], pair: tuple[str, str]) -> Iterator[str]:
-    """Label, sources, answers and annotators of a pair, as the later of the two sets that know it has them."""
-    row = next((release.positives[pair] for release in reversed(evidence) if pair in release.positives), {})
-    answers = next((release.answers[pair] for release in reversed(evidence) if pair in release.answers), [])
-    yield str(row.get("label") or "")
-    yield "|".join(_texts(row.get("sources")))
-    yield "|".join(sorted(answers))
-    yield "|".join(_texts(row.get("annotators")))
-
-
-def _texts(value: object) -> list[str]:
-    return [str(part) for part in value] if isinstance(value, list) else []
+            answers.setdefault(pair, []).append(str(row["label"]))
+    return positives, answers

@@ -21,7 +21,7 @@ from mitl.metrics.table import USUAL, MetricRequest, asked_metrics
 from mitl.positives.exports import hub, mteb
 from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.qrels import BEIR, TREC
-from mitl.positives.folders import MANIFEST, dataset_of, read_manifest, require_one_dataset
+from mitl.positives.folders import MANIFEST, dataset_of, holds, read_manifest, require_one_dataset
 from mitl.positives.loading import read_references, read_release, sides_of
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, IdKind, StageResult, several
@@ -309,7 +309,7 @@ def _way(folder: Path, direction: Direction, positives: ByQuery, sides: Sides, n
 def _put(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Write the folder; returns whether it was not there with these files already."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        if folder.is_dir() and _holds(folder, files):
+        if holds(folder, files):
             return False
         raise ReleaseError(f"{str(folder)!r} is not empty, so it is left alone; choose another folder")
     place = folder.resolve()  # a link is no folder's place
@@ -322,10 +322,3 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> bool:
                 sink.write(content)
                 to_disk(sink)
     return True
-
-
-def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
-    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return present == set(files) and all(
-        (folder / name).read_bytes() == content for name, content in files.items()
-    )
