@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ from books import server_rows
 from cli_kit import fails, mitl, ok
 from publish_kit import proposed
 from sqlalchemy import update
-from world_kit import SANDBOX, make_world, run_propose
+from world_kit import SANDBOX, make_world, run_propose, spoil
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
@@ -26,7 +27,7 @@ from mitl.db.store import audits, open_work, proposals, rounds
 from mitl.errors import StoreError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.answer_table import POSITIVE_LABELS
-from mitl.records import AuditPurpose, Direction, HitState, PairRole, several
+from mitl.records import AuditPurpose, Direction, Environment, HitState, PairRole, several
 from mitl.records.results import StageResult
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
@@ -61,6 +62,22 @@ def with_lost_work(careless: Path, tmp_path: Path, monkeypatch) -> Settings:
     shutil.copytree(careless, tmp_path / "p")
     monkeypatch.chdir(tmp_path / "p")
     return load_settings(tmp_path / "p", environ={})
+
+
+def test_what_publishing_warns_of_is_said_in_a_round_too(project):
+    """Such as pictures that cannot be shown."""
+    publish(
+        replace(project, wage_floor_cents=0),
+        Campaign(Environment.LIVE, reward_cents=0),
+        confirm=lambda _: True,
+    )
+    for file in (project.public / "i").iterdir():
+        spoil(file, b"cut off")
+
+    outcome = mitl(*NEXT, "--strategy", "random", "--quiet")
+
+    assert outcome.status == 0
+    assert "could not see image" in outcome.err
 
 
 def test_a_round_whose_budget_is_spent_waits_for_the_answers_that_are_still_out(project):

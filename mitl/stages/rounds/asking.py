@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from itertools import accumulate
 
@@ -26,6 +27,8 @@ from mitl.stages.harvesting.watching import MAX_FAILURES, SLOWEST
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import settle
 from mitl.stages.rounds.wish import Done, Turn, Waits
+
+logger = logging.getLogger(__name__)
 
 _ASKED = (PairRole.CANDIDATE, PairRole.OVERLAP, PairRole.AUDIT)
 _MOST_TRIES = 3
@@ -135,13 +138,15 @@ def _post(turn: Turn, what: Campaign | None = None) -> None:
             left = _left(context, turn)
             # A plan was held to the budget when it was made, and is among what is committed since.
             what = turn.wish.campaign(turn.environment, None if _interrupted(context) else left)
-    publish(
+    posted = publish(
         turn.settings,
         what,
         confirm=turn.talk.confirm,
         announce=turn.talk.say,
         progress=turn.talk.progress,
     )
+    for warning in posted.warnings:
+        logger.warning("%s", warning)
 
 
 def _changed(context: Context, turn: Turn) -> tuple[str, dict[str, int]]:
