@@ -17,10 +17,10 @@ from mitl.core.arrays import Ints, pack_ids, places
 from mitl.errors import ReleaseError
 from mitl.positives.certifying import RELEASED_AUDIT, CertifiedAudit
 from mitl.positives.folders import checked_table, read_checked
-from mitl.positives.ids import ReleaseIds
+from mitl.positives.ids import PAIR_COLUMNS, Names, pair_columns
 from mitl.positives.privacy import pseudonym
 from mitl.positives.release_input import ReleaseInput
-from mitl.positives.tables import label_column, pair_columns
+from mitl.positives.tables import label_column
 from mitl.records.audits import AUDIT_ANSWERS, HELD, AuditDesign
 from mitl.records.frames import LABELS, Schema, frame
 
@@ -29,12 +29,9 @@ CERTIFICATE_FORMAT = "mitl-certificate-1"
 AUDIT_TABLES = ("audit", "audit_answers", "audit_strata")
 """Names of the Parquet files, without suffix."""
 _LABELLED = ("first", "second", "third", "label")
-_IDS = ("image_id", "caption_id")
 
 
-def audit_tables(
-    data: ReleaseInput, audit: CertifiedAudit, images: ReleaseIds, captions: ReleaseIds
-) -> dict[str, pa.Table]:
+def audit_tables(data: ReleaseInput, audit: CertifiedAudit, names: Names) -> dict[str, pa.Table]:
     """Each table by its name: the audited pairs as they were drawn, their answers, and what the release holds.
 
     Answers stand in order of their pair and number, so that nothing tells of two pairs which was answered first.
@@ -45,24 +42,21 @@ def audit_tables(
     return {
         "audit": pa.table(
             {
-                **pair_columns(data, audited, images, captions),
+                **pair_columns(names, audited),
                 **{name: pa.array(audited[name].to_numpy()) for name in plain},
                 **{name: label_column(audited[name]) for name in _LABELLED},
             }
         ),
         "audit_answers": pa.table(
             {
-                **pair_columns(data, given, images, captions),
+                **pair_columns(names, given),
                 "number": pa.array(given["number"].to_numpy()),
                 "label": label_column(given["label"]),
                 "worker": pa.array([pseudonym(worker, data.salt) for worker in given["worker"]], pa.string()),
             }
         ),
         "audit_strata": pa.table(
-            {
-                **pair_columns(data, audit.held, images, captions),
-                "stratum": pa.array(audit.held["stratum"].to_numpy()),
-            }
+            {**pair_columns(names, audit.held), "stratum": pa.array(audit.held["stratum"].to_numpy())}
         ),
     }
 
@@ -137,12 +131,13 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
     parts = told["audit"]["design"], told["certificate"]
     if not all(isinstance(part, dict) for part in parts) or not isinstance(told["words"], list):
         raise ValueError(f"{CERTIFICATE} holds no certificate with its design")
-    names = [np.unique(np.concatenate([table[column] for table in tables.values()])) for column in _IDS]
+    names = {
+        column: np.unique(np.concatenate([table[column] for table in tables.values()]))
+        for column in PAIR_COLUMNS
+    }
 
     def pairs(table: pd.DataFrame) -> Ints:
-        return pack_ids(
-            *(np.searchsorted(known, table[column]) for known, column in zip(names, _IDS, strict=True))
-        )
+        return pack_ids(*(np.searchsorted(known, table[column]) for column, known in names.items()))
 
     audit, answers, strata = (tables[name] for name in AUDIT_TABLES)
     audited = _labelled(audit.assign(pair=pairs(audit)), RELEASED_AUDIT)
@@ -156,8 +151,8 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
         if not table["stratum"].between(0, len(design.strata) - 1).all():
             raise ValueError(f"a pair is in a stratum that the design lacks; it has {len(design.strata)}")
     return ReleasedAudit(
-        image_ids=names[0],
-        caption_ids=names[1],
+        image_ids=names["image_id"],
+        caption_ids=names["caption_id"],
         design=design,
         audited=audited.sort_values("place", ignore_index=True),
         answers=given,

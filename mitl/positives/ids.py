@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import pyarrow as pa
 
+from mitl.core.arrays import Ints, unpack_ids
 from mitl.errors import ReleaseError
 from mitl.records import IdKind
 
+PAIR_COLUMNS = ("image_id", "caption_id")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -22,8 +25,18 @@ class ReleaseIds:
     the official CSV need: the external id itself, or for strings the item's place in id order, from 1.
     """
 
+    kind: IdKind
     shown: Mapping[int, int | str]
     number: Mapping[int, int]
+
+    def column(self, surrogates: Ints | Sequence[int]) -> pa.Array:
+        """What these items are called, of one type in every table of a data set."""
+        kind = pa.int64() if self.kind is IdKind.INTEGER else pa.string()
+        return by_place(self.shown).cast(kind).take(pa.array(surrogates))
+
+
+Names = tuple[ReleaseIds, ReleaseIds]
+"""Of images, and of captions."""
 
 
 def release_ids(kind: IdKind, external_ids: Mapping[int, str], noun: str) -> ReleaseIds:
@@ -39,7 +52,14 @@ def release_ids(kind: IdKind, external_ids: Mapping[int, str], noun: str) -> Rel
     repeated = next((value for value, times in Counter(shown.values()).items() if times > 1), None)
     if repeated is not None:
         raise ReleaseError(f"two {noun}s are both called {repeated!r}; ids must be unique")
-    return ReleaseIds(shown, numbers)
+    return ReleaseIds(kind, shown, numbers)
+
+
+def pair_columns(names: Names, rows: pd.DataFrame) -> dict[str, pa.Array]:
+    """The released ids of the packed pairs in these rows."""
+    both = zip(names, unpack_ids(rows["pair"].to_numpy()), strict=True)
+    columns = (ids.column(surrogates) for ids, surrogates in both)
+    return dict(zip(PAIR_COLUMNS, columns, strict=True))
 
 
 def by_place(names: Mapping[int, int | str]) -> pa.Array:

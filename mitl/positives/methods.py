@@ -1,14 +1,18 @@
 """The methods section of a paper, from what really happened: sentences, a table, and what they cite.
 
 A sentence is there only where what it says was done. Text is plain, with citations beside it, until it
-is rendered.
+is rendered. What a paper cites are the entries of ``references.bib``. Only what is certain is stated there: page
+numbers stand where a paper's own list of references shows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
 
+from mitl.analysis.report.inputs import EvaluationScore
 from mitl.audits.certificate import ASSUMPTIONS
 from mitl.audits.machine_labels import Loss
 from mitl.core.formats import lower_bound, percent_at_most
@@ -17,14 +21,95 @@ from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
 from mitl.positives.markdown import listed, release_words
-from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
-from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release import makers_words
-from mitl.positives.release_input import BatchPay, CrowdSummary, ProposalRun, QueryDraw
+from mitl.positives.release_input import BatchPay, CrowdSummary, ProposalRun, QueryDraw, ReleaseInput
 from mitl.positives.sheet_audit import machine_counts, rounds_told, siding_told
-from mitl.records import Direction, Environment, PositiveSource, several
+from mitl.positives.summary import Summary
+from mitl.records import AnnotatorKind, Direction, Environment, PositiveSource, several
 from mitl.records.forms import of_form
 from mitl.records.frames import NONE
+
+_ENTRIES = Path(__file__).with_name("references.bib").read_text(encoding="utf-8").rstrip("\n").split("\n\n")
+REFERENCES = {entry.partition("{")[2].partition(",")[0]: f"{entry}\n" for entry in _ENTRIES}
+"""Key → entry."""
+
+OF_DATASETS = {
+    "coco": ("lin2014coco", "chen2015captions", "karpathy2015splits"),
+    "flickr30k": ("young2014flickr30k", "karpathy2015splits"),
+}
+"""Kind of data set → what describes it and its split."""
+OF_NETWORKS = {
+    "pvse": "song2019pvse",
+    "vsrn": "li2019vsrn",
+    "pcme": "chun2021pcme",
+    "vilt": "kim2021vilt",
+    "clip": "radford2021clip",
+}
+"""Network → what describes it."""
+
+NAMES_OF_NETWORKS = {"pvse": "PVSE", "vsrn": "VSRN", "pcme": "PCME", "vilt": "ViLT", "clip": "CLIP"}
+"""As their papers write them."""
+
+
+def bibtex(keys: Collection[str]) -> str:
+    """The entries of these keys, in alphabetical order."""
+    return "\n".join(REFERENCES[key] for key in sorted(set(keys)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cite:
+    """A citation within a sentence."""
+
+    keys: tuple[str, ...]
+
+
+Part = str | Cite
+Sentence = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """One paragraph under its run-in heading."""
+
+    title: str
+    sentences: tuple[Sentence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsedMachine:
+    """A machine annotator as a paper names it."""
+
+    name: str
+    kind: AnnotatorKind
+    fingerprint: str
+    """SHA-256 of what decides its similarities."""
+    network: str | None = None
+    """Which published network it is; None for others."""
+    small: bool = False
+    """Whether it is that network at a small size, trained here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the section is made of."""
+
+    data: ReleaseInput
+    summary: Summary
+    dataset_kind: str
+    machines: tuple[UsedMachine, ...]
+    release: str | None
+    """The latest release that was built; None where none was, and the figures are of what one would hold."""
+    other_work: tuple[tuple[str, int], ...] = ()
+    """(what was asked, HITs) of other kinds of campaign: ``rankings``, ``similarity``."""
+    audit_answers: int = 0
+    """Answers that count for audits of recall, whose questions stand on HITs of pairs; certificate or not."""
+    scores: tuple[EvaluationScore, ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def hits(self) -> int:
+        """HITs of pairs that were posted."""
+        return sum(batch.hits for batch in self.data.origins.batches)
 
 
 def paragraphs(of: Facts) -> list[Paragraph]:

@@ -74,7 +74,7 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     if not data.name.strip():
         raise ReleaseError("the release has no name; give it one")
     images = release_ids(data.id_kind, data.image_ids, "image")
-    captions = release_ids(data.id_kind, data.caption_ids, "caption")
+    names = images, release_ids(data.id_kind, data.caption_ids, "caption")
     listed = listed_queries(data.merged, data.queries)
     summary = summarise(data, listed)
     shown = shown_judgements(data.judgements, data.salt)
@@ -88,27 +88,26 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
         if table.num_rows:
             filled.append(name)
 
-    keep("positives", positives_table(data, images, captions))
-    keep("negatives", negatives_table(data, images, captions))
-    keep("judgements", judgements_table(data, shown, images, captions))
+    keep("positives", positives_table(data, names))
+    keep("negatives", negatives_table(data, names))
+    keep("judgements", judgements_table(data, shown, names))
     if data.posterior is not None:
-        keep("posteriors", posteriors_table(data, data.posterior, images, captions))
+        keep("posteriors", posteriors_table(data, data.posterior, names))
     if data.audit is not None:
-        for name, made in audit_tables(data, data.audit, images, captions).items():
+        for name, made in audit_tables(data, data.audit, names).items():
             keep(name, made)
         files[CERTIFICATE] = json_bytes(certificate_file(data.audit))
     if data.collected:
         keep("collected", collected_table(data, images))
     if data.id_kind is IdKind.STRING:
-        keep("ids", ids_table(images, captions))
-    left, right = data.form.lists
-    files[left] = positives_json(listed[Direction.I2T], images, captions)
-    files[right] = positives_json(listed[Direction.T2I], captions, images)
+        keep("ids", ids_table(names))
+    for direction, file in zip(Direction, data.form.lists, strict=True):
+        files[file] = positives_json(listed[direction], *direction.ordered(*names))
     if data.references:
         files[REFERENCES] = json_bytes(dict(data.references))
     if data.form is IMAGES:  # the official file knows images and captions alone
-        files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
-    files["conflicts.csv"] = conflicts_csv(data, images, captions)
+        files["mturk_parsed.csv"] = official_csv(data, shown, names)
+    files["conflicts.csv"] = conflicts_csv(data, names)
     sheet = datasheet(data, summary)
     machines = {*data.origins.kinds, *summary.proposed_by}
     makers = makers_words(data.card, data.name, data.dataset, *machines)

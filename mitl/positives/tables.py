@@ -18,26 +18,26 @@ from mitl.core.arrays import spans, unpack_ids
 from mitl.core.formats import csv_bytes
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.judgements.aggregators import Posterior
-from mitl.positives.ids import ReleaseIds, by_place
+from mitl.positives.ids import PAIR_COLUMNS, Names, ReleaseIds, by_place, pair_columns
 from mitl.positives.merging import SOURCES
 from mitl.positives.privacy import pseudonym
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import SPEAKS
 from mitl.proposals.candidates import finders
-from mitl.records import IdKind, Label, Outcome, PairRole, PositiveSource
+from mitl.records import Label, Outcome, PairRole, PositiveSource
 from mitl.records.frames import NONE, ROLES, counts
 from mitl.records.questions import Question, QuestionType
 
 _TEXTS = pa.list_(pa.string())
 
 
-def positives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
+def positives_table(data: ReleaseInput, names: Names) -> pa.Table:
     """One row per positive, in order of the pairs, with what speaks for it."""
     kept = data.merged.pairs[data.merged.pairs["kept"]]
     speaks = (kept[name].to_numpy(np.int64) << n for n, name in enumerate(SPEAKS.values()))
     return pa.table(
         {
-            **pair_columns(data, kept, images, captions),
+            **pair_columns(names, kept),
             "label": label_column(kept["label"].where(kept["verified"], NONE)),
             "sources": _by_bits([source.value for source in SPEAKS]).take(pa.array(sum(speaks))),
             **_answer_columns(data, kept),
@@ -47,11 +47,11 @@ def positives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds
     )
 
 
-def negatives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
+def negatives_table(data: ReleaseInput, names: Names) -> pa.Table:
     """One row per pair that people, or else a machine, called no match, in order of the pairs."""
     negative = data.merged.pairs[data.merged.pairs["negative"]]
     columns = {
-        **pair_columns(data, negative, images, captions),
+        **pair_columns(names, negative),
         "label": label_column(negative["label"]),
         **_answer_columns(data, negative),
     }
@@ -76,25 +76,21 @@ def chosen_columns(chosen: pd.DataFrame, pairs: NDArray[np.int64]) -> dict[str, 
     }
 
 
-def posteriors_table(
-    data: ReleaseInput, posterior: Posterior, images: ReleaseIds, captions: ReleaseIds
-) -> pa.Table:
+def posteriors_table(data: ReleaseInput, posterior: Posterior, names: Names) -> pa.Table:
     """One row per pair with a usable answer, in order of the pairs: what a fitted aggregator holds possible."""
     answered = data.merged.pairs[data.merged.pairs["label"] != NONE]
     levels = {label.value: pa.array(posterior.level[:, place]) for place, label in enumerate(Label)}
     match = {"match": posterior.match, "match_low": posterior.low, "match_high": posterior.high}
     return pa.table(
         {
-            **pair_columns(data, answered, images, captions),
+            **pair_columns(names, answered),
             **levels,
             **{name: pa.array(column) for name, column in match.items() if column is not None},
         }
     )
 
 
-def judgements_table(
-    data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds
-) -> pa.Table:
+def judgements_table(data: ReleaseInput, shown: pd.DataFrame, names: Names) -> pa.Table:
     """One row per answer on a candidate, by pair and then by pseudonym, so that the order tells nothing.
 
     Gold controls are left out: they check workers and would give the keys of later rounds away. So are answers of
@@ -108,7 +104,7 @@ def judgements_table(
     active_ms = shown["active_ms"].to_numpy()
     return pa.table(
         {
-            **pair_columns(data, shown, images, captions),
+            **pair_columns(names, shown),
             "worker": _strings(shown["worker"]),
             "label": label_column(shown["label"]),
             "outcome": outcomes.take(pa.array(shown["outcome"].to_numpy())),
@@ -130,11 +126,10 @@ def collected_table(data: ReleaseInput, images: ReleaseIds) -> pa.Table:
     The column of images has the type of the other tables'. A written text is no caption of the data set, so it stands
     here and in no list of positives; a picked pair stands in both.
     """
-    kind = pa.int64() if data.id_kind is IdKind.INTEGER else pa.string()
     texts = data.collected
     return pa.table(
         {
-            "image_id": by_place(images.shown).cast(kind).take(pa.array([text.image for text in texts])),
+            "image_id": images.column([text.image for text in texts]),
             "text_id": pa.array([text.name for text in texts], pa.string()),
             "text": pa.array([text.text for text in texts], pa.string()),
             "task": pa.array(["write" if text.caption is None else "pick" for text in texts], pa.string()),
@@ -146,11 +141,11 @@ def collected_table(data: ReleaseInput, images: ReleaseIds) -> pa.Table:
     )
 
 
-def ids_table(images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
+def ids_table(names: Names) -> pa.Table:
     """Which string id each integer of the JSONs stands for: kind (image or caption), number, external_id."""
     rows = [
         {"kind": kind, "number": ids.number[surrogate], "external_id": ids.shown[surrogate]}
-        for kind, ids in (("image", images), ("caption", captions))
+        for kind, ids in zip(("image", "caption"), names, strict=True)
         for surrogate in sorted(ids.number)
     ]
     kinds = [("kind", pa.string()), ("number", pa.int64()), ("external_id", pa.string())]
@@ -162,19 +157,6 @@ def parquet_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", row_group_size=1 << 17)
     return bytes(sink.getvalue().to_pybytes())
-
-
-def pair_columns(
-    data: ReleaseInput, rows: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds
-) -> dict[str, pa.Array]:
-    """The released ids of the packed pairs in these rows."""
-    kind = pa.int64() if data.id_kind is IdKind.INTEGER else pa.string()
-    ids = zip(
-        ("image_id", "caption_id"), (images, captions), unpack_ids(rows["pair"].to_numpy()), strict=True
-    )
-    return {
-        name: by_place(names.shown).cast(kind).take(pa.array(surrogates)) for name, names, surrogates in ids
-    }
 
 
 def _answer_columns(data: ReleaseInput, rows: pd.DataFrame) -> dict[str, pa.Array]:
@@ -228,16 +210,7 @@ def _by_bits(values: Sequence[str]) -> pa.Array:
     return pa.array(every, _TEXTS)
 
 
-CONFLICT_COLUMNS = (
-    "image_id",
-    "caption_id",
-    "label",
-    "n_judgements",
-    "cxc_score",
-    "original",
-    "decided_by",
-    "kept",
-)
+CONFLICT_COLUMNS = (*PAIR_COLUMNS, "label", "n_judgements", "cxc_score", "original", "decided_by", "kept")
 
 _ROWS_AT_ONCE = 1 << 17
 """Judgements that are written together; bounds the memory."""
@@ -259,7 +232,7 @@ def positives_json(listed: Mapping[int, Sequence[int]], queries: ReleaseIds, ite
     return (json.dumps(numbered, separators=(",", ":")) + "\n").encode()
 
 
-def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds) -> bytes:
+def official_csv(data: ReleaseInput, shown: pd.DataFrame, names: Names) -> bytes:
     """The usable judgements in the official layout: one row per judgement, proposing annotator and direction.
 
     Ranks start at 1, scores are the annotator's similarities, answers are 1 (yes) to 4 (no); the codes of several
@@ -272,8 +245,10 @@ def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, ca
     proposals = {name: column.to_numpy() for name, column in data.proposals.items() if name != "annotator"}
     annotator = data.proposals["annotator"].cat
     codes = annotator.codes.to_numpy()
-    names = pa.array([csv_bytes([[name]]).decode().strip() for name in annotator.categories], pa.string())
-    image_names, caption_names = by_place(images.number), by_place(captions.number)
+    annotators = pa.array(
+        [csv_bytes([[name]]).decode().strip() for name in annotator.categories], pa.string()
+    )
+    image_names, caption_names = (by_place(ids.number) for ids in names)
     asked = [question for question in data.questions if question.csv]
     further = [question.csv for question in asked if question.csv not in OFFICIAL_COLUMNS]
     sink = io.BytesIO(csv_bytes([(*OFFICIAL_COLUMNS, *further)]))
@@ -285,7 +260,7 @@ def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, ca
         rows, proposed = np.repeat(np.arange(len(part)), ends - starts), spans(starts, ends)
         image_ids, caption_ids = unpack_ids(pairs[rows])
         columns = (
-            names.take(pa.array(codes[proposed])),
+            annotators.take(pa.array(codes[proposed])),
             pa.array(proposals["rank"][proposed]).cast(pa.string()),
             _decimals(proposals["similarity"][proposed].astype(np.float32)),
             caption_names.take(pa.array(caption_ids)).cast(pa.string()),
@@ -298,21 +273,20 @@ def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, ca
     return sink.getvalue()
 
 
-def conflicts_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> bytes:
+def conflicts_csv(data: ReleaseInput, names: Names) -> bytes:
     """Every pair on which people, CxC, the original annotation, a machine and an audit disagree, and its fate."""
     conflicts = data.merged.pairs[data.merged.pairs["conflict"]]
-    names = [label.value for label in Label] + [""]  # the last is for NONE
-    image_ids, caption_ids = unpack_ids(conflicts["pair"].to_numpy())
+    words = [label.value for label in Label] + [""]  # the last is for NONE
+    both = zip(names, unpack_ids(conflicts["pair"].to_numpy()), strict=True)
     further = {}
     if data.has_machine_labels:
-        further["machine"] = list(map(names.__getitem__, conflicts["machine"].tolist()))
+        further["machine"] = list(map(words.__getitem__, conflicts["machine"].tolist()))
     if data.audit is not None:
-        words = np.select([conflicts["found"], conflicts["doubted"]], ["match", "no match"], "")
-        further["audit"] = words.tolist()
+        said = np.select([conflicts["found"], conflicts["doubted"]], ["match", "no match"], "")
+        further["audit"] = said.tolist()
     columns = (
-        map(images.shown.__getitem__, image_ids.tolist()),
-        map(captions.shown.__getitem__, caption_ids.tolist()),
-        map(names.__getitem__, conflicts["label"].tolist()),
+        *(map(ids.shown.__getitem__, surrogates.tolist()) for ids, surrogates in both),
+        map(words.__getitem__, conflicts["label"].tolist()),
         conflicts["n_judgements"].tolist(),
         ("" if math.isnan(score) else score for score in conflicts["score"].tolist()),
         map(_truth, conflicts["original"].tolist()),

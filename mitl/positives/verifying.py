@@ -49,13 +49,13 @@ class Verification:
     """The version that made it."""
     files: int
     """Of the manifest, checked by their hashes."""
-    audited: int
-    """Audited pairs; 0 without a certificate."""
-    answers: int
-    certificate: Certificate | None
-    """As the released answers give it; None where there is none, or where it cannot be computed."""
     differences: tuple[str, ...]
     """A line each; empty where everything holds."""
+    audited: int = 0
+    """Audited pairs; 0 without a certificate."""
+    answers: int = 0
+    certificate: Certificate | None = None
+    """As the released answers give it; None where there is none, or where it cannot be computed."""
 
 
 def verify_release(folder: Path) -> Verification:
@@ -68,16 +68,14 @@ def verify_release(folder: Path) -> Verification:
     name, files = str(manifest.get("name", folder.name)), manifest["files"]
     made_by = str(_part(manifest, "versions").get("mitl", "unknown"))
     assert isinstance(files, dict)
-    changed = list(_changed(folder, files))
-    if changed:
-        return Verification(name, made_by, len(files), 0, 0, None, tuple(changed))
+    if changed := tuple(_changed(folder, files)):
+        return Verification(name, made_by, len(files), changed)
     audit = read_audit(folder, manifest)
     if audit is None:
         differences = [*_leftovers(manifest, files)]
         if manifest["format"] == FORMAT:
-            pairs = _table(folder, manifest, "positives", _PAIR)
-            differences += _lists(folder, manifest, pairs)
-        return Verification(name, made_by, len(files), 0, 0, None, tuple(differences))
+            differences += _lists(folder, manifest, _table(folder, manifest, "positives", _PAIR))
+        return Verification(name, made_by, len(files), tuple(differences))
     tables = {name: _table(folder, manifest, name, columns) for name, columns in _READ.items()}
     differences = [
         *_lists(folder, manifest, tables["positives"]),
@@ -94,9 +92,8 @@ def verify_release(folder: Path) -> Verification:
     else:
         differences += _figures(audit, certificate)
         differences += _documents(folder, manifest, audit, certificate, _by_audit(tables["positives"]))
-    return Verification(
-        name, made_by, len(files), len(audit.audited), len(audit.answers), certificate, tuple(differences)
-    )
+    counted = len(audit.audited), len(audit.answers)
+    return Verification(name, made_by, len(files), tuple(differences), *counted, certificate)
 
 
 _TEXTS = pa.list_(pa.string())

@@ -21,9 +21,7 @@ from mitl.crowd.context import open_context
 from mitl.db.session import reading
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
-from mitl.positives.methods import cited, paragraphs
-from mitl.positives.methods_facts import Facts, UsedMachine
-from mitl.positives.references import REFERENCES
+from mitl.positives.methods import REFERENCES, Facts, UsedMachine, cited, paragraphs
 from mitl.records import AnnotatorKind, Direction, PositiveSource
 from mitl.records.forms import TEXTS
 from mitl.stages.evaluating.figures import keep_scores
@@ -75,7 +73,7 @@ def test_every_reference_is_cited_and_every_citation_is_there(project: Path, tmp
 
 
 def test_all_references_are_well_formed() -> None:
-    from mitl.positives.references import bibtex
+    from mitl.positives.methods import bibtex
 
     assert keys_of(bibtex(REFERENCES)) == sorted(REFERENCES)
 

@@ -18,8 +18,7 @@ from mitl.judgements.similarity import Aggregation
 from mitl.positives.folders import file_entries, read_manifest
 from mitl.positives.privacy import find_leaks, pseudonym
 from mitl.positives.rating_input import AskedWording, ControlRecord, coco_names, own_names
-from mitl.positives.rating_release import rating_files, write_ratings
-from mitl.positives.rating_sheet import COLUMN_NOTES
+from mitl.positives.rating_release import COLUMN_NOTES, rating_files, write_ratings
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard
 from mitl.records.similarity import TASKS, Likeness, SimilarityRole

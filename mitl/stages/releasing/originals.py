@@ -10,8 +10,8 @@ from typing import Annotated, TypedDict
 
 from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import write_kept
-from mitl.crowd.context import Context, open_context
-from mitl.datasets.duplicates import MAX_DISTANCE, Duplicate, nearest, picture_files, picture_hashes, same_set
+from mitl.crowd.context import open_context
+from mitl.datasets.duplicates import MAX_DISTANCE, nearest, picture_files, picture_hashes, same_set
 from mitl.db.session import open_database
 from mitl.db.store import columns, releases
 from mitl.db.store import items as item_store
@@ -20,9 +20,7 @@ from mitl.positives.merging import CXC_POSITIVE
 from mitl.positives.pair_answers import PairAnswer, majority_answers
 from mitl.progress import Progress, no_progress
 from mitl.records import (
-    CaptionItem,
     Environment,
-    ImageItem,
     Label,
     OriginalVerdict,
     Pair,
@@ -34,16 +32,6 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 
 COLUMNS = ("kind", "image_id", "caption_id", "reason", "source")
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    images: dict[int, ImageItem]
-    captions: dict[int, CaptionItem]
-    refused: list[RefusedOriginal]
-    verdicts: dict[int, OriginalVerdict]
-    listed: set[Pair]
-    """Refused pairs that an exclusion list of the data set takes out already."""
 
 
 @printed_by("review originals")
@@ -102,25 +90,37 @@ def originals(
 ) -> StageResult:
     """List the originals that people or CxC refused, with what a person has said of them so far."""
     with open_context(settings, environment, read_only=True) as context:
-        known = _known(context, cxc_below)
-    waiting = [
-        original
-        for original in known.refused
-        if original.pair.caption_id not in known.verdicts and original.pair not in known.listed
-    ]
-    counts: OriginalsCounts = {
-        "refused": len(known.refused),
-        "waiting": len(waiting),
-        "captions": [known.captions[original.pair.caption_id].external_id for original in waiting],
-    }
-    if not known.refused:
+        session = context.session
+        dataset = item_store.dataset(session)
+        images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
+        captions = {c.id: c for c in item_store.captions(session, dataset.id)}
+        refused = refused_originals(
+            [Pair(caption.image_id, caption.id) for caption in captions.values()],
+            majority_answers(columns.judgement_columns(session, context.environment)),
+            item_store.ratings(session),
+            cxc_below=cxc_below,
+        )
+        verdicts, lists = releases.verdicts(session), item_store.excluded(session)
+    rows, waiting = [], []
+    for original in refused:
+        pair, answer, score = original.pair, original.answer, original.score
+        image, caption = images[pair.image_id], captions[pair.caption_id]
+        verdict = verdicts.get(caption.id)
+        said = verdict.value if verdict is not None else "listed" if pair in lists else "waits"
+        people = None if answer is None else f"no ({answer.n_judgements})"
+        cxc = None if score is None else f"{score:.2f}"
+        picture = str(image.path or image.url or "")
+        rows.append((caption.external_id, image.external_id, people, cxc, said, caption.text, picture))
+        if said == "waits":
+            waiting.append(caption.external_id)
+    counts: OriginalsCounts = {"refused": len(refused), "waiting": len(waiting), "captions": waiting}
+    if not refused:
         return StageResult.nothing("neither people nor CxC refused an original", counts)
     header = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
-    rows = tuple(_row(known, original) for original in known.refused)
-    title = f"{len(known.refused):,} originals refused, {len(waiting):,} waiting for a person"
+    title = f"{len(refused):,} originals refused, {len(waiting):,} waiting for a person"
     return StageResult(
         counts=counts,
-        tables=(Table(title, header, rows),),
+        tables=(Table(title, header, tuple(rows)),),
         next="mitl review originals keep|wrong|meaningless CAPTION…"
         if waiting
         else "mitl build-dataset --out DIR",
@@ -157,14 +157,10 @@ def decide(
         OriginalVerdict.MEANINGLESS: "excluded from every pair",
     }[verdict]
     counts: VerdictCounts = {"changed": changed, "verdict": verdict.value}
-    return StageResult(
-        status="done" if changed else "nothing_to_do",
-        counts=counts,
-        lines=(
-            f"{several(changed, 'caption')} {said}" if changed else "nothing to do: that was said before",
-        ),
-        next="mitl review originals",
-    )
+    after = "mitl review originals"
+    if not changed:
+        return StageResult.nothing("that was said before", counts, after)
+    return StageResult(counts=counts, lines=(f"{several(changed, 'caption')} {said}",), next=after)
 
 
 def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResult:
@@ -195,29 +191,6 @@ def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResu
             else f"nothing to do: {out} holds exactly these exclusion lists already",
         ),
     )
-
-
-def _known(context: Context, cxc_below: float) -> _Known:
-    session = context.session
-    dataset = item_store.dataset(session)
-    images = {i.id: i for i in item_store.images(session, dataset.id, context.settings.project)}
-    captions = {c.id: c for c in item_store.captions(session, dataset.id)}
-    pairs = [Pair(caption.image_id, caption.id) for caption in captions.values()]
-    answers = majority_answers(columns.judgement_columns(session, context.environment))
-    refused = refused_originals(pairs, answers, item_store.ratings(session), cxc_below=cxc_below)
-    lists = item_store.excluded(session)
-    listed = {original.pair for original in refused if original.pair in lists}
-    return _Known(images, captions, refused, releases.verdicts(session), listed)
-
-
-def _row(known: _Known, original: RefusedOriginal) -> tuple[object, ...]:
-    caption, image = known.captions[original.pair.caption_id], known.images[original.pair.image_id]
-    verdict = known.verdicts.get(caption.id)
-    said = verdict.value if verdict is not None else "listed" if original.pair in known.listed else "waits"
-    people = None if original.answer is None else f"no ({original.answer.n_judgements})"
-    score = None if original.score is None else f"{original.score:.2f}"
-    picture = str(image.path or image.url or "")
-    return (caption.external_id, image.external_id, people, score, said, caption.text, picture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +260,27 @@ def duplicates(
             picture_hashes(paths, advance), picture_hashes(others, advance), max_distance=max_distance
         )
     missing = len(images) - len(here)
-    return _result([image for image, _ in here], others, copies, missing)
+    rows = tuple(
+        (here[copy.place][0].external_id, copy.distance, str(paths[copy.place]), str(others[copy.other]))
+        for copy in sorted(copies, key=lambda copy: (copy.distance, copy.place))
+    )
+    looked = f"{several(len(here), 'image')} against {several(len(others), 'picture')}"
+    warnings = (f"not looked at for want of a picture file: {several(missing, 'image')}",) if missing else ()
+    counts: DuplicatesCounts = {
+        "duplicates": [{"image": row[0], "distance": row[1], "other": row[3]} for row in rows],
+        "images": len(here),
+        "others": len(others),
+    }
+    if not rows:
+        return StageResult(counts=counts, warnings=warnings, lines=(f"no near copy: {looked}",))
+    title = f"{several(len(rows), 'near copy', 'near copies')}: {looked}"
+    return StageResult(
+        counts=counts,
+        warnings=warnings,
+        tables=(Table(title, ("image", "bits", "picture", "copy"), rows),),
+        lines=("look at each: other views of one scene may be near as well",),
+        next="mitl review duplicates --exclude IMAGE…",
+    )
 
 
 def exclude(settings: Settings, external_ids: Sequence[str]) -> StageResult:
@@ -309,48 +302,9 @@ def exclude(settings: Settings, external_ids: Sequence[str]) -> StageResult:
         )
         session.commit()
     counts: DuplicatesCounts = {"excluded": new}
+    after = "mitl build-dataset --out DIR"
+    if not new:
+        return StageResult.nothing("they are excluded already", counts, after)
     return StageResult(
-        status="done" if new else "nothing_to_do",
-        counts=counts,
-        lines=(
-            f"{several(new, 'image')} excluded from every pair"
-            if new
-            else "nothing to do: they are excluded already",
-        ),
-        next="mitl build-dataset --out DIR",
-    )
-
-
-def _result(
-    images: Sequence[ImageItem], others: Sequence[Path], copies: Sequence[Duplicate], missing: int
-) -> StageResult:
-    rows = tuple(
-        (images[copy.place].external_id, copy.distance, str(images[copy.place].path), str(others[copy.other]))
-        for copy in sorted(copies, key=lambda copy: (copy.distance, copy.place))
-    )
-    looked = f"{several(len(images), 'image')} against {several(len(others), 'picture')}"
-    warnings = (f"not looked at for want of a picture file: {several(missing, 'image')}",) if missing else ()
-    counts: DuplicatesCounts = {
-        "duplicates": [{"image": row[0], "distance": row[1], "other": row[3]} for row in rows],
-        "images": len(images),
-        "others": len(others),
-    }
-    if not rows:
-        return StageResult(
-            counts=counts,
-            warnings=warnings,
-            lines=(f"no near copy: {looked}",),
-        )
-    return StageResult(
-        counts=counts,
-        warnings=warnings,
-        tables=(
-            Table(
-                f"{several(len(rows), 'near copy', 'near copies')}: {looked}",
-                ("image", "bits", "picture", "copy"),
-                rows,
-            ),
-        ),
-        lines=("look at each: other views of one scene may be near as well",),
-        next="mitl review duplicates --exclude IMAGE…",
+        counts=counts, lines=(f"{several(new, 'image')} excluded from every pair",), next=after
     )

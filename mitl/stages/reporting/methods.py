@@ -23,9 +23,7 @@ from mitl.db.store import releases
 from mitl.errors import UsageError
 from mitl.positives.markdown import plain, release_words, table
 from mitl.positives.merging import listed_queries
-from mitl.positives.methods import cited, paragraphs
-from mitl.positives.methods_facts import Cite, Facts, Paragraph, Sentence, UsedMachine
-from mitl.positives.references import bibtex
+from mitl.positives.methods import Cite, Facts, Paragraph, Sentence, UsedMachine, bibtex, cited, paragraphs
 from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import summarise
 from mitl.records import AuditPurpose, BatchKind, Environment, JudgementSource, StageResult, several
