@@ -9,7 +9,6 @@ Source: Radford et al., Learning transferable visual models from natural languag
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from transformers import CLIPConfig, CLIPModel
 
 from annotators.base import file_sha256, fingerprint
 from annotators.checkpoints.checkpoint import (
+    HUB_FILES,
     OURS,
     Checkpoint,
     Examination,
@@ -33,6 +33,9 @@ from annotators.checkpoints.checkpoint import (
     Weights,
     config_of,
     contradictions,
+    described,
+    hub_weights,
+    json_object,
     read_checkpoint,
     renamed,
     same_name,
@@ -108,7 +111,6 @@ official_name = renamed(
 """Where CLIP's own files keep the weight that ``transformers`` calls so."""
 
 
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 MERGES = ("merges.txt", "tokenizer.json")
 LAYER_NORM_EPS = 1e-5
 LARGEST_SCALE = 4.6052
@@ -203,9 +205,9 @@ def open_clip_file(path: Path) -> ClipFile:
         AnnotatorError: no weights, or a description that is not of a CLIP.
     """
     if path.is_dir():
-        return _of_folder(path, next((path / n for n in WEIGHTS if (path / n).is_file()), None))
-    if path.name in WEIGHTS and (path.parent / "config.json").is_file():
-        return _of_folder(path.parent, path)
+        return _of_folder(hub_weights(path))
+    if path.name in HUB_FILES and (path.parent / "config.json").is_file():
+        return _of_folder(path)
     checkpoint = read_checkpoint(path)
     if {"format", "network"} <= set(checkpoint.values):
         return _of_ours(checkpoint)
@@ -215,10 +217,8 @@ def open_clip_file(path: Path) -> ClipFile:
     # OpenAI's archives alone hold their sizes.
     if "input_resolution" in checkpoint.tensors:
         return ClipFile(checkpoint, layout, config)
-    described = path.parent / "open_clip_config.json"
-    if hub or not described.is_file():
-        return ClipFile(checkpoint, layout, config, unsaid=True)
-    stated = _described(described)
+    beside = path.parent / "open_clip_config.json"
+    stated = {} if hub or not beside.is_file() else described(beside)
     model = stated.get("model_cfg")
     if not isinstance(model, dict):
         return ClipFile(checkpoint, layout, config, unsaid=True)
@@ -239,38 +239,31 @@ def _of_ours(checkpoint: Checkpoint) -> ClipFile:
             f"{str(path)!r} holds {values['format']!r} weights of {values['network']!r}; "
             f"CLIP needs its own in the format {OURS!r}"
         )
-    config = _config(_json(str(values.get("config", "")), f"the config in {str(path)!r}"), path)
-    lines = str(values.get("bpe_merges", "")).split("\n")
-    try:
-        merges = merges_of_lines(lines)
-    except ValueError as error:
-        raise AnnotatorError(f"the merges in {str(path)!r} are malformed: {error}") from error
+    config = _config(json_object(str(values.get("config", "")), f"the config in {str(path)!r}"), path)
+    merges = merges_of_lines(str(values.get("bpe_merges", "")), path)
     return ClipFile(checkpoint, ClipLayout.HUB, config, lambda size: encoder(merges, size, path))
 
 
-def _of_folder(folder: Path, weights: Path | None) -> ClipFile:
-    if weights is None:
-        raise AnnotatorError(
-            f"the folder {str(folder)!r} holds no {' or '.join(WEIGHTS)}; name a file, or a folder of transformers"
-        )
-    described = folder / "config.json"
-    if not described.is_file():
+def _of_folder(weights: Path) -> ClipFile:
+    folder = weights.parent
+    config = folder / "config.json"
+    if not config.is_file():
         raise AnnotatorError(
             f"the folder {str(folder)!r} lacks 'config.json'; fetch it, or name the weights file"
         )
-    stated = _described(described)
+    stated = described(config)
     if stated.get("model_type", "clip") != "clip":
         raise AnnotatorError(
-            f"{str(described)!r} describes a {stated['model_type']!r}, not a CLIP; "
+            f"{str(config)!r} describes a {stated['model_type']!r}, not a CLIP; "
             "other families are read by the setting 'transformers'"
         )
-    sizes = _sizes_of(stated, described)
+    sizes = _sizes_of(stated, config)
     merges = next((folder / name for name in MERGES if (folder / name).is_file()), None)
     read = (
         None if merges is None else lambda size: _checked(read_encoder(merges, size), folder / "vocab.json")
     )
     prepared = folder / "preprocessor_config.json"
-    stated = _described(prepared) if prepared.is_file() else {}
+    stated = described(prepared) if prepared.is_file() else {}
     return ClipFile(
         read_checkpoint(weights),
         ClipLayout.HUB,
@@ -311,27 +304,13 @@ def _sizes_of(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def _checked(encoder: BytePairEncoder, vocabulary: Path) -> BytePairEncoder:
     """The tokeniser, if the numbers in ``vocab.json`` are those that its merges give."""
     if vocabulary.is_file():
-        numbers = _described(vocabulary)
+        numbers = described(vocabulary)
         if numbers != encoder.number_of:
             wrong = next((s for s, n in encoder.number_of.items() if numbers.get(s) != n), START)
             raise AnnotatorError(
                 f"{str(vocabulary)!r} does not belong to the merges beside it; first token that differs: {wrong!r}"
             )
     return encoder
-
-
-def _described(path: Path) -> dict[str, Any]:
-    return _json(path.read_text(encoding="utf-8", errors="replace"), repr(str(path)))
-
-
-def _json(text: str, what: str) -> dict[str, Any]:
-    try:
-        stated = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise AnnotatorError(f"{what} is not readable as JSON: {error}") from error
-    if not isinstance(stated, dict):
-        raise AnnotatorError(f"{what} is a {type(stated).__name__}; it should be an object")
-    return stated
 
 
 VERSION = 1

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from annotators.base import Encoded
 from annotators.checkpoints.checkpoint import Checkpoint
 from annotators.devices import Running
 from annotators.encoding import Inputs, NetworkAnnotator
@@ -179,6 +178,12 @@ def padding_of(lengths: Tensor, places: int) -> Tensor:
     return torch.arange(places, device=lengths.device) >= lengths[:, None]
 
 
+def l2norm(x: Tensor, axis: int) -> Tensor:
+    """Divide by the plain length along an axis, with nothing added to it, as the released codes do."""
+    unit: Tensor = x / x.square().sum(axis, keepdim=True).sqrt()
+    return unit
+
+
 def xavier(linear: nn.Linear) -> None:
     """Start a linear layer with Xavier's uniform weights and no bias, as PVSE's code does."""
     nn.init.xavier_uniform_(linear.weight)
@@ -209,46 +214,6 @@ def computed_with(sizes: WordsAndCells) -> dict[str, object]:
     }
 
 
-def held_vocabulary(checkpoint: Checkpoint) -> Vocabulary | None:
-    """The words that lie beside the weights: PCME's ``word2idx``, the text in a file of ours; None without them."""
-    source = repr(str(checkpoint.path))
-    word2idx, text = checkpoint.values.get("word2idx"), checkpoint.values.get("vocabulary")
-    if isinstance(word2idx, Mapping):
-        return Vocabulary.from_word2idx(word2idx, f"'word2idx' of {source}")
-    return Vocabulary.from_text(text, source) if isinstance(text, str) else None
-
-
-def vocabulary_of(
-    options: Options, trained: Mapping[Path, tuple[Vocabulary | None, int]], released: str
-) -> Vocabulary:
-    """The words of the setting ``vocabulary`` or else of the weights.
-
-    Args:
-        trained: of each weights file the words that it holds, and how many it was trained with.
-        released: the name of the file that came with the authors' weights.
-
-    Raises:
-        AnnotatorError: there are none, their number is wrong, or the setting and the weights disagree.
-    """
-    word_lists = [words for words, _ in trained.values() if words is not None]
-    if "vocabulary" in options.values:
-        word_lists.insert(0, read_vocabulary(options.path("vocabulary")))
-    if not word_lists:
-        raise AnnotatorError(
-            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file {released} that the weights "
-            f"were trained with (`mitl annotators` says where it is), for {str(next(iter(trained)))!r} does not hold "
-            "its words"
-        )
-    for path, (_, count) in trained.items():
-        word_lists[0].require_size(count, path)
-    if any(other.words != word_lists[0].words for other in word_lists):
-        raise AnnotatorError(
-            f"the weights of annotator {options.annotator!r} bring their words, and 'vocabulary' or the other weights "
-            "have others; leave 'vocabulary' out, or take weights that were trained with the same words"
-        )
-    return word_lists[0]
-
-
 class TwoEncoders(Protocol):
     """A network with an image and a text encoder; what it keeps of an item are named tensors."""
 
@@ -269,6 +234,53 @@ class TwoEncoders(Protocol):
 AnyNetwork = TypeVar("AnyNetwork", bound=TwoEncoders)
 
 
+@dataclass(frozen=True, slots=True)
+class Trained(Generic[AnyNetwork]):
+    """A network with its weights, and the words it knows where the file says them."""
+
+    network: AnyNetwork
+    vocabulary: Vocabulary | None
+
+
+def held_vocabulary(checkpoint: Checkpoint) -> Vocabulary | None:
+    """The words that lie beside the weights: PCME's ``word2idx``, the text in a file of ours; None without them."""
+    source = repr(str(checkpoint.path))
+    word2idx, text = checkpoint.values.get("word2idx"), checkpoint.values.get("vocabulary")
+    if isinstance(word2idx, Mapping):
+        return Vocabulary.from_word2idx(word2idx, f"'word2idx' of {source}")
+    return Vocabulary.from_text(text, source) if isinstance(text, str) else None
+
+
+def vocabulary_of(options: Options, trained: Mapping[Path, Trained[AnyNetwork]], released: str) -> Vocabulary:
+    """The words of the setting ``vocabulary`` or else of the weights.
+
+    Args:
+        trained: what each weights file holds.
+        released: the name of the file that came with the authors' weights.
+
+    Raises:
+        AnnotatorError: there are none, their number is wrong, the setting and the weights disagree, or NLTK is missing.
+    """
+    vocabularies.require_nltk()
+    word_lists = [model.vocabulary for model in trained.values() if model.vocabulary is not None]
+    if "vocabulary" in options.values:
+        word_lists.insert(0, read_vocabulary(options.path("vocabulary")))
+    if not word_lists:
+        raise AnnotatorError(
+            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file {released} that the weights "
+            f"were trained with (`mitl annotators` says where it is), for {str(next(iter(trained)))!r} does not hold "
+            "its words"
+        )
+    for path, model in trained.items():
+        word_lists[0].require_size(model.network.config.words, path)
+    if any(other.words != word_lists[0].words for other in word_lists):
+        raise AnnotatorError(
+            f"the weights of annotator {options.annotator!r} bring their words, and 'vocabulary' or the other weights "
+            "have others; leave 'vocabulary' out, or take weights that were trained with the same words"
+        )
+    return word_lists[0]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready(Generic[AnyNetwork]):
     """A network where it runs, the words it knows, and what it is called."""
@@ -286,11 +298,6 @@ class DualEncoder(NetworkAnnotator, Generic[AnyNetwork]):
     def __init__(self, ready: Ready[AnyNetwork]) -> None:
         super().__init__(ready.name, ready.fingerprint, ready.running)
         self.network, self.vocabulary = ready.network, ready.vocabulary
-
-    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
-        """What the network keeps of each caption."""
-        vocabularies.require_nltk()
-        return super().encode_captions(items)
 
     def read_image(self, item: ImageItem) -> Inputs:
         """``image`` (3, S, S)."""

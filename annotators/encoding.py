@@ -100,11 +100,17 @@ class NetworkAnnotator(InnerProducts, ABC):
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """What the network keeps of each picture; AnnotatorError where one cannot be read."""
-        return encode_in_batches("image", items, self.read_image, self._encode_images, self._running)
+        encoded = encode_in_batches("image", items, self.read_image, self._encode_images, self._running)
+        return self._kept(encoded, items)
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption; AnnotatorError where one is longer than it reads."""
-        return encode_in_batches("caption", items, self.read_caption, self._encode_captions, self._running)
+        encoded = encode_in_batches("caption", items, self.read_caption, self._encode_captions, self._running)
+        return self._kept(encoded, items)
+
+    def _kept(self, encoded: Encoded, items: Sequence[ImageItem] | Sequence[CaptionItem]) -> Encoded:
+        """What is kept of what the network gave; all of it unless a subclass says otherwise."""
+        return encoded
 
     @abstractmethod
     def read_image(self, item: ImageItem) -> Inputs:

@@ -72,13 +72,9 @@ class TransformersAnnotator(NetworkAnnotator):
         if self._padded or truncate:
             self._cut["max_length"] = self._longest
 
-    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
-        """(N, D) float32 unit rows; AnnotatorError where an image cannot be read."""
-        return _with_unit_rows(super().encode_images(items))
-
-    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
-        """(N, D) float32 unit rows; AnnotatorError where a caption is longer than the model reads."""
-        return _with_unit_rows(super().encode_captions(items))
+    def _kept(self, encoded: Encoded, items: Sequence[ImageItem] | Sequence[CaptionItem]) -> Encoded:
+        """(N, D) float32 unit rows."""
+        return Encoded(encoded.modality, encoded.ids, {"embedding": unit_rows(encoded.arrays["embedding"])})
 
     def read_image(self, item: ImageItem) -> Inputs:
         """``pixel_values`` and what else its image processor gives."""
@@ -112,10 +108,6 @@ class TransformersAnnotator(NetworkAnnotator):
                 f"{_NEEDED}"
             )
         return vectors
-
-
-def _with_unit_rows(encoded: Encoded) -> Encoded:
-    return Encoded(encoded.modality, encoded.ids, {"embedding": unit_rows(encoded.arrays["embedding"])})
 
 
 def build(options: Options) -> TransformersAnnotator:

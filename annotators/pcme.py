@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +42,7 @@ from annotators.dual_encoders import (
     Ready,
     ResNet,
     SentenceGru,
+    Trained,
     cells_of,
     computed_with,
     held_vocabulary,
@@ -51,7 +51,6 @@ from annotators.dual_encoders import (
     vocabulary_of,
     xavier,
 )
-from annotators.inputs.vocabularies import Vocabulary
 from annotators.match_probability import (
     EPSILON,
     NOISE_VERSION,
@@ -203,8 +202,8 @@ def drawn_samples(gaussians: Mapping[str, Tensor], noise: Generator) -> Tensor:
 logger = logging.getLogger(__name__)
 
 
-class PcmeAnnotator(DualEncoder[Pcme], ABC):
-    """Two Gaussians match with a probability; how it is computed says the subclass."""
+class PcmeAnnotator(DualEncoder[Pcme]):
+    """Two Gaussians match with a probability; what is kept of them, and how it is computed, says the subclass."""
 
     kind = AnnotatorKind.PROBABILITY
 
@@ -213,18 +212,6 @@ class PcmeAnnotator(DualEncoder[Pcme], ABC):
         self.odds = odds
         self.encoding_fingerprint = ready.fingerprint
         """Of what the Gaussians and their samples depend on: not on how they are compared and searched."""
-
-    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
-        """What is compared of each picture; AnnotatorError for a file that is missing or no image."""
-        return self._kept(super().encode_images(items), [item.external_id for item in items])
-
-    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
-        """What is compared of each caption."""
-        return self._kept(super().encode_captions(items), [item.external_id for item in items])
-
-    @abstractmethod
-    def _kept(self, gaussians: Encoded, external_ids: Sequence[str]) -> Encoded:
-        """What is compared, of ``mean`` and ``log_sigma``."""
 
 
 class SampledPcme(PcmeAnnotator):
@@ -248,7 +235,8 @@ class SampledPcme(PcmeAnnotator):
             threads=self._running.threads,
         )
 
-    def _kept(self, gaussians: Encoded, external_ids: Sequence[str]) -> Encoded:
+    def _kept(self, gaussians: Encoded, items: Sequence[ImageItem] | Sequence[CaptionItem]) -> Encoded:
+        external_ids = [item.external_id for item in items]
         mean, log_sigma = gaussians.arrays["mean"], gaussians.arrays["log_sigma"]
         drawn_noise = noise(self.seed, gaussians.modality, external_ids, self.samples, mean.shape[1])
         drawn = SampleSet.of(samples(mean, log_sigma, drawn_noise))
@@ -301,10 +289,10 @@ class ClosedFormPcme(PcmeAnnotator):
             left["mean"], left["spread"], right["mean"], right["spread"], self.odds
         )
 
-    def _kept(self, gaussians: Encoded, external_ids: Sequence[str]) -> Encoded:
+    def _kept(self, gaussians: Encoded, items: Sequence[ImageItem] | Sequence[CaptionItem]) -> Encoded:
         with np.errstate(over="ignore"):
             spread = np.exp(2 * gaussians.arrays["log_sigma"].astype(np.float64)).sum(1).astype(np.float32)
-        _require_finite(spread[:, None], gaussians.modality, external_ids)
+        _require_finite(spread[:, None], gaussians.modality, [item.external_id for item in items])
         return Encoded(
             gaussians.modality, gaussians.ids, {"mean": gaussians.arrays["mean"], "spread": spread}
         )
@@ -331,14 +319,12 @@ _CRITERION = "criterion."
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedPcme:
-    """A network with its weights, and what else the file says."""
+class TrainedPcme(Trained[Pcme]):
+    """And what else the file says."""
 
-    network: Pcme
     odds: Odds | None
     """None where the file holds the network's state alone."""
-    vocabulary: Vocabulary | None
-    samples: int = PCME_SAMPLES
+    samples: int
     """Of an item, as the file was trained."""
 
 
@@ -356,7 +342,7 @@ def load(path: Path) -> TrainedPcme:
     weights = _weights(path)
     network, checkpoint = weights.load(), weights.checkpoint
     samples = _stated(checkpoint).get("n_samples_inference", PCME_SAMPLES)
-    return TrainedPcme(network, _odds(checkpoint), held_vocabulary(checkpoint), samples)
+    return TrainedPcme(network, held_vocabulary(checkpoint), _odds(checkpoint), samples)
 
 
 def _weights(path: Path) -> Weights[Pcme]:
@@ -450,8 +436,7 @@ def build(options: Options) -> PcmeAnnotator:
     path = options.path("weights")
     trained = load(path)
     odds = _chosen_odds(options, trained.odds)
-    words = trained.network.config.words
-    vocabulary = vocabulary_of(options, {path: (trained.vocabulary, words)}, "coco_vocab.pkl")
+    vocabulary = vocabulary_of(options, {path: trained}, "coco_vocab.pkl")
     ways: dict[str, object] = {"similarity": similarity}
     count = options.whole("shortlist", COUNT)
     samples, seed = options.whole("samples", trained.samples), options.whole("seed", 0, least=0)

@@ -6,7 +6,7 @@ bear the names of the released weights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
@@ -32,15 +32,16 @@ from annotators.dual_encoders import (
     Ready,
     ResNet,
     SentenceGru,
+    Trained,
     cells_of,
     computed_with,
     held_vocabulary,
+    l2norm,
     padding_of,
     preprocessing,
     vocabulary_of,
     xavier,
 )
-from annotators.inputs.vocabularies import Vocabulary
 from annotators.options import Options
 from annotators.sizes import Pooling, PvseConfig
 from mitl.records import AnnotatorKind
@@ -62,7 +63,7 @@ class PvseImages(nn.Module):
         """(B, 3, S, S) -> (B, K, embed) of unit vectors."""
         grid = self.cnn(pixels)  # (B, D, 7, 7)
         whole = self.fc(grid.mean((2, 3)))
-        return l2norm(self.pie_net(whole, cells_of(grid)))
+        return l2norm(self.pie_net(whole, cells_of(grid)), -1)
 
 
 class PvseCaptions(nn.Module):
@@ -81,7 +82,7 @@ class PvseCaptions(nn.Module):
         words = self.embed(tokens)  # (B, L, word)
         read = self.rnn.last_position if self.pooling == "legacy" else self.rnn.last_states
         padding = padding_of(lengths.to(words.device), words.shape[1])
-        return l2norm(self.pie_net(read(words, lengths), words, padding))
+        return l2norm(self.pie_net(read(words, lengths), words, padding), -1)
 
 
 class Pvse(nn.Module):
@@ -105,26 +106,12 @@ class Pvse(nn.Module):
         return embedding[:, 0] if self.config.k == 1 else embedding
 
 
-def l2norm(x: Tensor) -> Tensor:
-    """Divide by the plain length over the last axis, with nothing added to it, as the released code does."""
-    unit: Tensor = x / x.square().sum(-1, keepdim=True).sqrt()
-    return unit
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedPvse:
-    """A network with its weights, and the words it knows where the file says them."""
-
-    network: Pvse
-    vocabulary: Vocabulary | None
-
-
 def examine(path: Path) -> Examination:
     """Compare a weights file with PVSE; AnnotatorError where it is not a weights file at all."""
     return _weights(path).examination
 
 
-def load(path: Path, *, pooling: Pooling | None = None) -> TrainedPvse:
+def load(path: Path, *, pooling: Pooling | None = None) -> Trained[Pvse]:
     """The network of a released checkpoint, of the training script's, or of a safetensors file of ours.
 
     ``pooling`` goes before what the file says. K, the number of words and all other sizes are read off the file.
@@ -133,7 +120,7 @@ def load(path: Path, *, pooling: Pooling | None = None) -> TrainedPvse:
         AnnotatorError: unreadable, or any key is missing, left over, of another shape or not finite.
     """
     weights = _weights(path, pooling)
-    return TrainedPvse(weights.load(), held_vocabulary(weights.checkpoint))
+    return Trained(weights.load(), held_vocabulary(weights.checkpoint))
 
 
 def _weights(path: Path, pooling: Pooling | None = None) -> Weights[Pvse]:
@@ -197,7 +184,7 @@ def build(options: Options) -> PvseAnnotator:
     pooling = options.text("pooling", choices=get_args(Pooling)) if "pooling" in options.values else None
     trained = load(path, pooling=cast("Pooling | None", pooling))
     config = trained.network.config
-    vocabulary = vocabulary_of(options, {path: (trained.vocabulary, config.words)}, "coco_vocab.pkl")
+    vocabulary = vocabulary_of(options, {path: trained}, "coco_vocab.pkl")
     digest = fingerprint(
         network=NETWORK,
         weights=file_sha256(path),

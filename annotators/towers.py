@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from annotators.base import file_sha256, fingerprint
 from annotators.catalog import BEGINNERS, FORMS
-from annotators.checkpoints.checkpoint import OURS, Checkpoint, Weights, read_checkpoint
+from annotators.checkpoints.checkpoint import Weights, config_of, read_checkpoint
 from annotators.devices import Running
 from annotators.efficientnet import WIDTH as PICTURE
 from annotators.efficientnet import ImageBackbone, lite_pixels, shared_backbone
@@ -37,6 +37,7 @@ from annotators.options import Options
 from annotators.pivot import MachineCaptions, read_machine_captions
 from annotators.sentences import WIDTH as WORD
 from annotators.sentences import SentenceEncoder, shared_encoder
+from annotators.sizes import Config
 from annotators.training.learner import Learner, Side
 from annotators.training.losses import Labels
 from mitl.errors import AnnotatorError
@@ -60,7 +61,7 @@ class TowerTask(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Config):
     """The paper's text tower at the width of the small encoder: 8 heads, inside four times as wide."""
 
     task: TowerTask = TowerTask.BOTH
@@ -68,13 +69,17 @@ class Sizes:
     heads: int = 8
     inside: int = 4 * WORD
 
-    def to_json(self) -> str:
-        """As a weights file states it."""
-        return json.dumps(asdict(self), sort_keys=True)
+    def check(self) -> None:
+        """Raise ValueError for sizes that no towers have."""
+        Config.check(self)
+        if self.layers > 100:
+            raise ValueError(f"{self.layers} layers, which no towers have")
+        if WORD % self.heads:
+            raise ValueError(f"a width of {WORD} for {self.heads} heads, which do not divide it")
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Of ``to_json``; ValueError or TypeError where it is none."""
+        """The sizes that a weights file states; ValueError, TypeError or KeyError where there are none."""
         said = json.loads(text)
         return cls(**{**said, "task": TowerTask(said["task"])})
 
@@ -190,7 +195,7 @@ def build(options: Options) -> TowersAnnotator:
 def load(path: Path) -> TowerNetwork:
     """The towers of a weights file of ours; AnnotatorError where it holds none."""
     checkpoint = read_checkpoint(path)
-    sizes = _sizes_of(checkpoint)
+    sizes = config_of(checkpoint, NETWORK, Sizes())
     weights = Weights(
         NETWORK,
         checkpoint,
@@ -200,17 +205,6 @@ def load(path: Path) -> TowerNetwork:
         otherwise="no weights of towers",
     )
     return weights.load()
-
-
-def _sizes_of(checkpoint: Checkpoint) -> Sizes:
-    values: Mapping[str, Any] = checkpoint.values
-    if values.get("format") != OURS or values.get("network") != NETWORK:
-        held = values.get("network", checkpoint.layout)
-        raise AnnotatorError(f"{str(checkpoint.path)!r} holds {held!r}; it should hold {NETWORK!r}")
-    try:
-        return Sizes.from_json(str(values.get("config")))
-    except (ValueError, TypeError, KeyError) as error:
-        raise AnnotatorError(f"{str(checkpoint.path)!r} has no readable 'config': {error}") from error
 
 
 def _made(options: Options, towers: TowerNetwork, weights: str) -> TowersAnnotator:

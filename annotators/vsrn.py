@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -29,12 +28,19 @@ from annotators.checkpoints.checkpoint import (
     same_name,
 )
 from annotators.devices import Running
-from annotators.dual_encoders import DualEncoder, Ready, ResNet, cells_of, vocabulary_of
+from annotators.dual_encoders import (
+    DualEncoder,
+    Ready,
+    ResNet,
+    Trained,
+    cells_of,
+    held_vocabulary,
+    l2norm,
+    vocabulary_of,
+)
 from annotators.encoding import Inputs
-from annotators.inputs import pixels
-from annotators.inputs import vocabularies as caption_words
+from annotators.inputs import pixels, vocabularies
 from annotators.inputs.regions import NO_EXTRACTOR, RegionFeatures, open_regions
-from annotators.inputs.vocabularies import Vocabulary
 from annotators.options import Options
 from annotators.sizes import GridConfig, VsrnConfig
 from mitl.errors import AnnotatorError
@@ -52,12 +58,6 @@ class GridRegions(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """(B, 3, S, S) -> (B, R, region_width), row by row from the upper left."""
         return F.relu(cells_of(self.look(self.cnn(pixels))))
-
-
-def l2norm(x: Tensor) -> Tensor:
-    """Divide by the norm over axis 1, whatever that axis is: the regions of (B, N, D), the features of (B, D)."""
-    unit: Tensor = x / x.pow(2).sum(1, keepdim=True).sqrt()
-    return unit
 
 
 class RegionGraph(nn.Module):
@@ -97,12 +97,12 @@ class ImageEncoder(nn.Module):
         """(B, N, region_width) -> (B, D) of unit vectors."""
         v = self.fc(regions)  # (B, N, D)
         if not self.flickr:
-            v = l2norm(v)
+            v = l2norm(v, 1)  # over the regions
         v = v.transpose(1, 2)  # (B, D, N)
         for place in range(self.blocks):
             v = self.get_submodule(f"Rs_GCN_{place + 1}")(v)
-        _, last = self.img_rnn(l2norm(v.transpose(1, 2)))  # (1, B, D)
-        return l2norm(self.bn(last[0]) if self.flickr else last[0])
+        _, last = self.img_rnn(l2norm(v.transpose(1, 2), 1))  # (1, B, D)
+        return l2norm(self.bn(last[0]) if self.flickr else last[0], 1)
 
 
 class TextEncoder(nn.Module):
@@ -117,7 +117,7 @@ class TextEncoder(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """(B, L) and (B,) -> (B, D) of unit vectors; what lies behind a caption's end does not matter."""
         states, _ = self.rnn(self.embed(tokens))  # (B, L, D)
-        return l2norm(states[torch.arange(len(states), device=states.device), lengths - 1])
+        return l2norm(states[torch.arange(len(states), device=states.device), lengths - 1], 1)
 
 
 class Vsrn(nn.Module):
@@ -142,14 +142,6 @@ class Vsrn(nn.Module):
 NETWORK = "vsrn"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedVsrn:
-    """A network with its weights, and the words it knows where the file says them."""
-
-    network: Vsrn
-    vocabulary: Vocabulary | None
-
-
 _FLICKR = "f30k_precomp"
 """The ``data_name`` for which the training script leaves out the first norm and adds a batch norm."""
 
@@ -163,16 +155,14 @@ def examine(path: Path) -> Examination:
     return _weights_of(path).examination
 
 
-def load(path: Path) -> TrainedVsrn:
+def load(path: Path) -> Trained[Vsrn]:
     """The network of a released checkpoint or of a safetensors file of ours.
 
     Raises:
         AnnotatorError: unreadable, or any key is missing, left over or of another shape.
     """
     weights = _weights_of(path)
-    text = weights.checkpoint.values.get("vocabulary")
-    vocabulary = Vocabulary.from_text(text, repr(str(path))) if isinstance(text, str) else None
-    return TrainedVsrn(weights.load(), vocabulary)
+    return Trained(weights.load(), held_vocabulary(weights.checkpoint))
 
 
 def _weights_of(path: Path) -> Weights[Vsrn]:
@@ -283,21 +273,16 @@ def build(options: Options) -> VsrnAnnotator:
     Further settings: ``feature_ids``, ``device``, ``threads``, ``batch``. Weights of ours bring their vocabulary,
     and their extractor where they have one.
     """
-    caption_words.require_nltk()
     running = Running.of(options, batch=BATCH)
     paths = _weights(options)
     trained = [load(path) for path in paths]
-    by_path = {
-        path: (model.vocabulary, model.network.config.words)
-        for path, model in zip(paths, trained, strict=True)
-    }
-    vocabulary = vocabulary_of(options, by_path, "coco_precomp_vocab.pkl")
+    vocabulary = vocabulary_of(options, dict(zip(paths, trained, strict=True)), "coco_precomp_vocab.pkl")
     features = _features(options, trained)
     digest = fingerprint(
         network=NETWORK,
         weights=[file_sha256(path) for path in paths],
         vocabulary=vocabulary.fingerprint,
-        tokens=caption_words.VERSION,
+        tokens=vocabularies.VERSION,
         images=features.fingerprint if features else pixels.VERSION,
     )
     network = Averaged([model.network.to(running.device) for model in trained])
@@ -315,7 +300,7 @@ def _weights(options: Options) -> list[Path]:
     return [options.existing("weights", path) for path in several]
 
 
-def _features(options: Options, trained: Sequence[TrainedVsrn]) -> RegionFeatures | None:
+def _features(options: Options, trained: Sequence[Trained[Vsrn]]) -> RegionFeatures | None:
     """The features of the setting; None where the weights make their regions from pixels."""
     config = trained[0].network.config
     for other in (model.network.config for model in trained):

@@ -12,6 +12,7 @@ unknown names stay inert, and a weight is either a tensor made by our own functi
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,13 +26,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from annotators.checkpoints.pickles import Inert, NamedThing, in_short
-from annotators.checkpoints.torch_files import (
-    Archive,
-    is_torchscript,
-    read_archive,
-    read_legacy,
-    read_torchscript,
-)
+from annotators.checkpoints.torch_files import Archive, read_archive, read_legacy, read_torchscript
 from annotators.sizes import Config
 from mitl.errors import AnnotatorError
 
@@ -273,7 +268,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _read(path: Path, head: bytes) -> Checkpoint:
     if head.startswith(b"PK"):
         archive = Archive(path)
-        if is_torchscript(archive):
+        if "constants.pkl" in archive.records:  # of torch.jit.save alone
             tensors, values = read_torchscript(archive)
             return Checkpoint(path, "TorchScript archive", tensors, values)
         return Checkpoint(path, *unwrapped(path, "torch zip", read_archive(archive)))
@@ -360,9 +355,34 @@ def _reason(name: str, known: Mapping[str, str]) -> str | None:
     return known.get(name) or next(beginnings, None)
 
 
-def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
-    """Their shapes by name."""
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")
+"""The weights in a folder of the Hugging Face hub, in order of preference."""
+
+
+def hub_weights(folder: Path) -> Path:
+    """The weights file of a folder that ``transformers`` or its hub wrote; AnnotatorError where there is none."""
+    held = next((folder / name for name in HUB_FILES if (folder / name).is_file()), None)
+    if held is None:
+        raise AnnotatorError(
+            f"the folder {str(folder)!r} holds no {' or '.join(HUB_FILES)}; name a file, or a folder of transformers"
+        )
+    return held
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """The object that a text describes; AnnotatorError that begins with ``what`` where it is none."""
+    try:
+        stated = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AnnotatorError(f"{what} is not readable as JSON: {error}") from error
+    if not isinstance(stated, dict):
+        raise AnnotatorError(f"{what} is a {type(stated).__name__}; it should be an object")
+    return stated
+
+
+def described(path: Path) -> dict[str, Any]:
+    """The object in a file; AnnotatorError where there is none."""
+    return json_object(path.read_text(encoding="utf-8", errors="replace"), repr(str(path)))
 
 
 def config_of(
@@ -380,7 +400,7 @@ def config_of(
         raise AnnotatorError(f"{path!r} holds {values.get('network')!r}; it should hold {network!r}")
     try:
         return released.from_json(str(values.get("config")))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise AnnotatorError(f"{path!r} has no readable 'config' of {network}: {error}") from error
 
 
@@ -457,7 +477,8 @@ class Weights(Generic[AnyModule]):
     @cached_property
     def examination(self) -> Examination:
         """The file compared with the network."""
-        expected = {**shapes_in(self.naming, shapes_of(self.module.state_dict())), **self.beside}
+        ours = {name: tuple(tensor.shape) for name, tensor in self.module.state_dict().items()}
+        expected = {**shapes_in(self.naming, ours), **self.beside}
         examination = compare(
             self.network,
             self.checkpoint,

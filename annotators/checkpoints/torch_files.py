@@ -94,15 +94,7 @@ class Archive:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 return archive.read(info)
-        except (
-            zipfile.BadZipFile,
-            OSError,
-            EOFError,
-            ValueError,
-            RuntimeError,
-            NotImplementedError,
-            zlib.error,
-        ) as error:
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError) as error:
             raise self.damaged(f"{name!r}: {error}") from error
 
     def storage(self, name: str, nbytes: int) -> Tensor:
@@ -137,7 +129,8 @@ def read_archive(archive: Archive, calls: Mapping[str, Call] | None = None) -> o
             raise ValueError(f"a {kind} described by {len(pid)} words")
         if key not in storages:
             raw = archive.storage(f"data/{key}", numel * dtype.itemsize)
-            storages[key] = Storage(_aligned(raw, dtype).view(dtype))
+            aligned = raw.clone() if raw.data_ptr() % dtype.itemsize else raw
+            storages[key] = Storage(aligned.view(dtype))
         return storages[key]
 
     file = io.BytesIO(archive.small("data.pkl"))
@@ -196,10 +189,6 @@ def _storage_id(pid: Any) -> tuple[str, torch.dtype, str, int]:
     return kind, STORAGES[what.name], key, _count(numel)
 
 
-def _aligned(raw: Tensor, dtype: torch.dtype) -> Tensor:
-    return raw.clone() if raw.data_ptr() % dtype.itemsize else raw
-
-
 def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 48:
         raise ValueError("a size that is not a natural number")
@@ -245,11 +234,6 @@ PICKLED: dict[str, Call] = {
     "torch.jit._pickle.build_tensorlist": lambda value: value,
 }
 """What the archive's writer puts around typed lists."""
-
-
-def is_torchscript(archive: Archive) -> bool:
-    """Whether this is an archive of ``torch.jit.save`` rather than of ``torch.save``."""
-    return "constants.pkl" in archive.records
 
 
 def read_torchscript(archive: Archive) -> tuple[dict[str, Tensor], dict[str, object]]:

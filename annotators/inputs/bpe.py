@@ -176,7 +176,7 @@ def read_encoder(path: Path, size: int) -> BytePairEncoder:
         raise AnnotatorError(f"no file of merges {str(path)!r}") from error
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise AnnotatorError(f"{str(path)!r} is not readable as a list of merges: {error}") from error
-    merges = _from_json(text, path) if path.suffix == ".json" else _from_lines(text, path)
+    merges = _from_json(text, path) if path.suffix == ".json" else merges_of_lines(text, path)
     return encoder(merges, size, path)
 
 
@@ -193,17 +193,19 @@ def encoder(merges: list[Merge], size: int, source: Path) -> BytePairEncoder:
         raise AnnotatorError(f"{str(source)!r} is not a list of merges: {error}") from error
 
 
-def merges_of_lines(lines: Iterable[str]) -> list[Merge]:
-    """Two symbols a line, the most important merge first; ValueError names the first line that is otherwise."""
+def merges_of_lines(text: str, source: Path) -> list[Merge]:
+    """Two symbols a line, the most important merge first; AnnotatorError names the first line that is otherwise."""
     merges: list[Merge] = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if number == 1 and "#version" in line:
             continue
         parts = line.split()
         if len(parts) == 2:
             merges.append((parts[0], parts[1]))
         elif parts:
-            raise ValueError(f"line {number} has {len(parts)} words, not two")
+            raise AnnotatorError(
+                f"{str(source)!r} is not a list of merges: line {number} has {len(parts)} words, not two"
+            )
     return merges
 
 
@@ -226,13 +228,6 @@ def _unpacked(raw: bytes) -> bytes:
     if not unpacker.eof:
         raise gzip.BadGzipFile("it is cut off" if not unpacker.unconsumed_tail else "it is far too long")
     return text
-
-
-def _from_lines(text: str, path: Path) -> list[Merge]:
-    try:
-        return merges_of_lines(text.split("\n"))
-    except ValueError as error:
-        raise AnnotatorError(f"{str(path)!r} is not a list of merges: {error}") from error
 
 
 def _from_json(text: str, path: Path) -> list[Merge]:

