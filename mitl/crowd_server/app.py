@@ -107,6 +107,9 @@ def create_app(
         _tell(error, engine)
         return refusals.no_database().response(request.scope)
 
+    def notice(request: Request, error: Exception) -> Response:
+        return site.notice(*error.args)
+
     def vendored(request: Request) -> Response:
         path = site.sources.file(request.path_params["address"])
         if path is None:
@@ -125,7 +128,7 @@ def create_app(
             Route("/mturk-public/externalHIT_v1.js", _external_hit),
             Route("/", _home),
         ],
-        exception_handlers={DBAPIError: no_database},
+        exception_handlers={DBAPIError: no_database, NoticeError: notice},
     )
     # As the log names them: without what the parts of a path must look like.
     paths = {re.sub(r":\w+}", "}", route.path) for route in app.routes if isinstance(route, Route)}
@@ -192,19 +195,13 @@ def _endpoint(site: Site, handler: Handler) -> Handler:
     """The handler with its site; one that runs in a thread reads all that it shows in one transaction."""
 
     async def await_answer(request: Request) -> Any:
-        try:
-            _require_something(request)
-            return await handler(site, request)
-        except NoticeError as error:
-            return site.notice(*error.args)
+        _require_something(request)
+        return await handler(site, request)
 
     def answer(request: Request) -> Any:
-        try:
-            _require_something(request)
-            with site.database.one_view():
-                return handler(site, request)
-        except NoticeError as error:
-            return site.notice(*error.args)
+        _require_something(request)
+        with site.database.one_view():
+            return handler(site, request)
 
     return await_answer if inspect.iscoroutinefunction(handler) else partial(in_thread, answer)
 

@@ -139,7 +139,7 @@ class Bookkeeping:
                 which = func.min(CrowdHit.id) if oldest else func.max(CrowdHit.id)
                 hit_id = books.connection.execute(select(which)).scalar()
                 if hit_id is not None:
-                    hits.set_expiration(books, hit_id, self.clock() + dt.timedelta(days=days))
+                    hits.change(books, hit_id, expires_at=self.clock() + dt.timedelta(days=days))
         except TurkError as error:
             assert error.code == "AWS.MechanicalTurk.InsufficientFunds"
 
@@ -322,7 +322,7 @@ def test_a_hit_that_ends_with_work_done_under_a_clock_set_back_finds_its_money(c
             books.clock.advance(hours=4)
         with books.write() as at:
             if by == "requester":
-                hits.set_expiration(at, hit.id, at.now)
+                hits.change(at, hit.id, expires_at=at.now)
             accounts.settle(at)
             assert accounts.balance(at.connection, LIVE).held == held and not accounts.is_due(at)
     finally:

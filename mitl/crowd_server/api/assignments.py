@@ -10,15 +10,7 @@ from mitl.crowd_server.api import notifications, shapes
 from mitl.crowd_server.api.hits import fresh_token, key
 from mitl.crowd_server.api.registry import ApiCall, Reply, operation
 from mitl.crowd_server.pages import questions
-from mitl.crowd_server.protocol.errors import (
-    TurkError,
-    invalid,
-    missing,
-    out_of_range,
-    present,
-    turk,
-    wrong_state,
-)
+from mitl.crowd_server.protocol.errors import invalid, missing, out_of_range, present, turk, wrong_state
 from mitl.crowd_server.protocol.question_form import QuestionForm
 from mitl.crowd_server.store import accounts, assignments, hits, workers
 from mitl.crowd_server.store.assignments import AssignmentRow
@@ -69,7 +61,8 @@ def approve_assignment(call: ApiCall) -> None:
                 f"{_OVERRIDING}, but this one was submitted on {assignment.submitted_at:%Y-%m-%d %H:%M} UTC.",
             )
     elif assignment.state is not AssignmentState.SUBMITTED:
-        raise _wrong_state(assignment, "Submitted, Rejected" if override else "Submitted")
+        allowed = "Submitted, Rejected" if override else "Submitted"
+        raise wrong_state("Assignment", shapes.STATUS[assignment.state], allowed)
     assignments.approve(call, assignment, feedback)
     if assignment.state is AssignmentState.REJECTED:
         workers.tell(call, assignment.worker_id, *notifications.reversal(assignment.title, feedback))
@@ -81,7 +74,7 @@ def reject_assignment(call: ApiCall) -> None:
     assignment = _find(call)
     feedback = call.params.text("RequesterFeedback", longest=1024, required=True)
     if assignment.state is not AssignmentState.SUBMITTED:
-        raise _wrong_state(assignment, "Submitted")
+        raise wrong_state("Assignment", shapes.STATUS[assignment.state], "Submitted")
     assignments.reject(call, assignment, feedback)
     workers.tell(call, assignment.worker_id, *notifications.rejection(assignment.title, feedback))
 
@@ -99,8 +92,7 @@ def send_bonus(call: ApiCall) -> None:
     if cents < 1:
         raise out_of_range("BonusAmount", amount(cents), "at least 0.01")
     assignments.add_bonus(call, assignment, cents=cents, reason=reason)
-    if token:
-        accounts.remember(call, "bonus", token, call.request_id)
+    accounts.remember(call, "bonus", token, call.request_id)
     letter = notifications.bonus(f"${amount(cents)}", assignment.title, reason)
     workers.tell(call, assignment.worker_id, *letter)
 
@@ -151,7 +143,3 @@ def _shape(own: AssignmentRow, form: QuestionForm | None) -> Reply:
     if form is not None:
         shape["Answer"] = questions.answer_xml(form, own.answer)
     return shape
-
-
-def _wrong_state(own: AssignmentRow, allowed: str) -> TurkError:
-    return wrong_state("Assignment", shapes.STATUS[own.state], allowed)

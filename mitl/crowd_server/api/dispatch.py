@@ -15,7 +15,7 @@ from mitl.core.clock import Clock
 from mitl.crowd_server.api import assignments, hits, qualification_types, workers
 from mitl.crowd_server.api.registry import OPERATIONS, ApiCall, Params, Reply
 from mitl.crowd_server.pages.site import Site
-from mitl.crowd_server.protocol.errors import TurkError
+from mitl.crowd_server.protocol.errors import TurkError, aws
 from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import in_thread
@@ -52,9 +52,7 @@ class RequesterApi:
         status = 200
         try:
             if body is None:
-                raise TurkError(
-                    None, f"The body is over {MAX_BODY} bytes.", type="RequestEntityTooLargeException"
-                )
+                raise aws("RequestEntityTooLargeException", f"The body is over {MAX_BODY} bytes.")
             content = json.dumps(self._perform(request, body, request_id)).encode()
         except TurkError as error:
             status, content = error.status, error.body(self._site.clock())
@@ -64,12 +62,8 @@ class RequesterApi:
                 log.error("request %s failed: the database does not answer: %s", request_id, said)
             else:
                 log.exception("request %s failed", request_id)
-            fault = TurkError(
-                "AWS.ServiceUnavailable",
-                "The server failed; its log says why.",
-                type="ServiceFault",
-                status=500,
-            )
+            message = "The server failed; its log says why."
+            fault = TurkError("AWS.ServiceUnavailable", message, type="ServiceFault", status=500)
             status, content = fault.status, fault.body(self._site.clock())
         return Response(
             content, status, {"x-amzn-RequestId": request_id}, media_type="application/x-amz-json-1.1"
@@ -135,9 +129,7 @@ async def _read(request: Request) -> bytes | None:
 def _operation(target: str) -> str:
     name = target.removeprefix(TARGET_PREFIX)
     if name == target or name not in OPERATIONS:
-        raise TurkError(
-            None, "The X-Amz-Target names no operation of MTurk.", type="UnknownOperationException"
-        )
+        raise aws("UnknownOperationException", "The X-Amz-Target names no operation of MTurk.")
     return name
 
 
@@ -145,9 +137,9 @@ def _params(body: bytes) -> Params:
     try:
         values = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise TurkError(None, "The body is not JSON.", type="SerializationException") from error
+        raise aws("SerializationException", "The body is not JSON.") from error
     if not isinstance(values, dict):
-        raise TurkError(None, "The body is not a JSON object.", type="SerializationException")
+        raise aws("SerializationException", "The body is not a JSON object.")
     level: list[Any] = [values]
     for _ in range(MAX_NESTING):
         level = [
@@ -157,7 +149,5 @@ def _params(body: bytes) -> Params:
             if isinstance(inner, dict | list)
         ]
     if level:  # the reader of JSON goes deeper than its writer, which NextTokens need
-        raise TurkError(
-            None, f"The body nests more than {MAX_NESTING} levels deep.", type="SerializationException"
-        )
+        raise aws("SerializationException", f"The body nests more than {MAX_NESTING} levels deep.")
     return Params(values)

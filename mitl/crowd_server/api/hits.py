@@ -89,7 +89,7 @@ def update_expiration(call: ApiCall) -> None:
         expires_at = min(hit.expires_at, call.now)
     else:
         _once(call, hit, expires_at)
-    hits.set_expiration(call, hit.id, expires_at)
+    hits.change(call, hit.id, expires_at=expires_at)
     _reopen(call, hit)
 
 
@@ -139,8 +139,7 @@ def create_additional_assignments(call: ApiCall) -> None:
         raise out_of_range("NumberOfAdditionalAssignments", count, f"at most {MAX_ASSIGNMENTS} in all")
     hits.add_slots(call, hit.id, count)
     _reopen(call, hit)
-    if token:
-        accounts.remember(call, "extend", token, call.request_id)
+    accounts.remember(call, "extend", token, call.request_id)
 
 
 @operation("DeleteHIT", writes=True)
@@ -156,7 +155,7 @@ def delete_hit(call: ApiCall) -> None:
             f"{hit.undecided} of this HIT's submitted assignments "
             f"{'is' if hit.undecided == 1 else 'are'} neither approved nor rejected; decide every one first.",
         )
-    hits.delete(call, hit.id)
+    hits.change(call, hit.id, deleted_at=call.now)
 
 
 def find(call: ApiCall) -> HitRow:
@@ -234,8 +233,7 @@ def _post(call: ApiCall, type_of: Callable[[ApiCall], TypeRow]) -> Reply:
         max_assignments=params.integer("MaxAssignments", 1, MAX_ASSIGNMENTS, 1),
         lifetime_s=params.integer("LifetimeInSeconds", 30, YEAR_S),
     )
-    if token:
-        accounts.remember(call, "hit", token, hit.mturk_id)
+    accounts.remember(call, "hit", token, hit.mturk_id)
     return {"HIT": shapes.hit(hit, call.now)}
 
 

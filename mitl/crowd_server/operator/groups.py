@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection
 from starlette.requests import Request
@@ -70,7 +71,7 @@ def hit(site: Site, request: Request) -> Response:
         states=shapes.STATUS,
         elsewhere=question.url,
         height=question.frame_height,
-        frame=hit_frame.preview_address(site, request, question, row.id, row.mturk_id),
+        frame=hit_frame.preview_address(site, request, question, row),
     )
 
 
@@ -81,7 +82,9 @@ def submission(site: Site, request: Request) -> Response:
         row = assignments.find_row(connection, request.path_params["number"])
         if row is None:
             raise _unknown()
-        return _answers(site, connection, row, row.answer, "submitted", shapes.STATUS[row.state])
+        state = shapes.STATUS[row.state]
+        said = {"at": row.submitted_at, "verb": "submitted", "state": state, "feedback": row.feedback}
+        return _answers(site, connection, row, row.answer, **said)
 
 
 @page
@@ -92,29 +95,16 @@ def late(site: Site, request: Request) -> Response:
         if late_answer is None:
             raise _unknown()
         row, answer = late_answer
-        return _answers(site, connection, row, answer, "received", "came too late")
+        said = {"at": row.received_at, "verb": "received", "state": "came too late", "feedback": ""}
+        return _answers(site, connection, row, answer, **said)
 
 
 def _answers(
-    site: Site,
-    connection: Connection,
-    row: AssignmentRow | reports.LateRow,
-    answer: str,
-    verb: str,
-    state: str,
+    site: Site, connection: Connection, row: AssignmentRow | reports.LateRow, answer: str, **said: Any
 ) -> Response:
     fields, raw = _fields(connection, row.hit_id, answer)
-    return site.page(
-        "operator_answers.html.j2",
-        row=row,
-        hit=_hit(site, connection, row.hit),
-        at=row.submitted_at if isinstance(row, AssignmentRow) else row.received_at,
-        verb=verb,
-        state=state,
-        feedback=row.feedback if isinstance(row, AssignmentRow) else "",
-        fields=fields,
-        raw=raw,
-    )
+    hit = _hit(site, connection, row.hit)
+    return site.page("operator_answers.html.j2", row=row, hit=hit, fields=fields, raw=raw, **said)
 
 
 def _fields(connection: Connection, hit_id: int, answer: str) -> tuple[Sequence[tuple[str, str]], str]:

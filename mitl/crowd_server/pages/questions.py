@@ -66,13 +66,9 @@ def check(xml: str, sources: html_page.AllowedSources) -> None:
         raise invalid("Question", unfit)
 
 
+@turk_xml.reading("Question")
 def read(xml: str) -> ShownQuestion:
     """The question of this XML."""
-    with turk_xml.reading("Question"):
-        return _read(xml)
-
-
-def _read(xml: str) -> ShownQuestion:
     root = turk_xml.parse_any("Question", xml)
     if root.tag == f"{_HTML}HTMLQuestion":
         html = root.findtext(f"{_HTML}HTMLContent") or ""

@@ -12,8 +12,7 @@ T = TypeVar("T")
 class TurkError(Exception):
     """A refusal, with the code that clients branch on.
 
-    ``type`` is the modelled exception (RequestError, ServiceFault) or one of AWS's common ones, which carry
-    no TurkErrorCode.
+    ``type`` is the modelled exception (RequestError, ServiceFault) or, without a code, one of AWS's common ones.
     """
 
     def __init__(
@@ -38,6 +37,11 @@ class TurkError(Exception):
 def turk(code: str, message: str) -> TurkError:
     """A RequestError under Mechanical Turk's own prefix."""
     return TurkError(f"AWS.MechanicalTurk.{code}", message)
+
+
+def aws(type: str, message: str) -> TurkError:
+    """One of AWS's common errors, which carry no TurkErrorCode."""
+    return TurkError(None, message, type=type)
 
 
 def missing(name: str) -> TurkError:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from mitl.crowd_server.protocol.errors import TurkError
+from mitl.crowd_server.protocol.errors import aws
 
 SERVICE = "mturk-requester"
 REGIONS = ("us-east-1", "sandbox")
@@ -47,31 +47,29 @@ def verify(request: SignedRequest, secret_of: Callable[[str], str | None], now: 
     """
     header = request.headers.get("authorization")
     if not header:
-        raise _refusal("MissingAuthenticationTokenException", "Request is missing Authentication Token")
+        raise aws("MissingAuthenticationTokenException", "Request is missing Authentication Token")
     parts = _AUTHORIZATION.match(header)
     stamp = request.headers.get("x-amz-date", "")
     if parts is None or not re.fullmatch(r"\d{8}T\d{6}Z", stamp):
-        raise _refusal(
+        raise aws(
             "IncompleteSignatureException",
             "Authorization header requires 'Credential', 'SignedHeaders', 'Signature' and an 'X-Amz-Date' header.",
         )
     secret = secret_of(parts["key"])
     if secret is None:
-        raise _refusal(
-            "UnrecognizedClientException", "The security token included in the request is invalid."
-        )
+        raise aws("UnrecognizedClientException", "The security token included in the request is invalid.")
     _check_scope(parts, stamp, now)
     signed = parts["headers"].split(";")
     bare = {"host", *(name for name in request.headers if name.startswith("x-amz-"))} - set(signed)
     if bare:
         # X-Amz-Target names the operation: left unsigned, anybody on the way could change it.
-        raise _refusal(
+        raise aws(
             "InvalidSignatureException",
             f"'Host' and every 'X-Amz-' header must be signed; missing: {', '.join(sorted(bare))[:200]}.",
         )
     expected = _signature(request, parts, signed, stamp, secret)
     if not hmac.compare_digest(expected, parts["signature"]):
-        raise _refusal(
+        raise aws(
             "InvalidSignatureException",
             "The request signature we calculated does not match the signature you provided. "
             "Check your AWS Secret Access Key and signing method.",
@@ -79,27 +77,23 @@ def verify(request: SignedRequest, secret_of: Callable[[str], str | None], now: 
     return parts["key"]
 
 
-def _refusal(type: str, message: str) -> TurkError:
-    return TurkError(None, message, type=type)
-
-
 def _check_scope(parts: re.Match[str], stamp: str, now: dt.datetime) -> None:
     if parts["service"] != SERVICE or parts["region"] not in REGIONS or parts["date"] != stamp[:8]:
-        raise _refusal(
+        raise aws(
             "InvalidSignatureException",
             f"Credential should be scoped to the date of X-Amz-Date, region us-east-1 and service {SERVICE}.",
         )
     try:
         signed_at = dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC)
     except ValueError as error:
-        raise _refusal("IncompleteSignatureException", f"X-Amz-Date is not a time: {stamp}") from error
+        raise aws("IncompleteSignatureException", f"X-Amz-Date is not a time: {stamp}") from error
     if signed_at < now - MAX_SKEW:
-        raise _refusal(
+        raise aws(
             "InvalidSignatureException",
             f"Signature expired: {stamp} is now earlier than {now - MAX_SKEW:{_STAMP}} ({now:{_STAMP}} - 15 min.)",
         )
     if signed_at > now + MAX_SKEW:
-        raise _refusal(
+        raise aws(
             "InvalidSignatureException",
             f"Signature not yet current: {stamp} is still later than {now + MAX_SKEW:{_STAMP}} "
             f"({now:{_STAMP}} + 15 min.)",

@@ -229,9 +229,10 @@ def recall(books: Books, kind: str, token: str) -> str | None:
 
 
 def remember(books: Books, kind: str, token: str, result: str) -> None:
-    """Keep what a request with this token made."""
+    """Keep what a request with this token made; nothing of one that had none."""
     of = {"environment": books.environment, "kind": kind, "token": token}
-    add_row(books.connection, RequestToken, **of, result=result, used_at=books.now)
+    if token:
+        add_row(books.connection, RequestToken, **of, result=result, used_at=books.now)
 
 
 DISPOSED_AFTER = dt.timedelta(days=120)

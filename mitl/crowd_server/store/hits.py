@@ -183,9 +183,9 @@ def form(connection: Connection, hit_id: int) -> str | None:
     return connection.scalar(_FORM, {"hit_id": hit_id})
 
 
-def set_expiration(books: Books, hit_id: int, expires_at: dt.datetime) -> None:
-    """Move a HIT's expiry, and hold or free its money accordingly."""
-    change_row(books.connection, CrowdHit, hit_id, expires_at=expires_at)
+def change(books: Books, hit_id: int, **values: object) -> None:
+    """Move a HIT's expiry, delete it (its rows stay), or ask for more of it; hold or free its money accordingly."""
+    change_row(books.connection, CrowdHit, hit_id, **values)
     accounts.settle_hit(books, hit_id)
 
 
@@ -195,16 +195,9 @@ def set_reviewing(books: Books, hit_id: int, reviewing: bool) -> None:
 
 
 def add_slots(books: Books, hit_id: int, count: int) -> None:
-    """Ask for more assignments, and hold what they pay."""
+    """Ask for more assignments of a HIT, and hold what they pay."""
     more = {"max_assignments": CrowdHit.max_assignments + count, "slots_left": CrowdHit.slots_left + count}
-    change_row(books.connection, CrowdHit, hit_id, **more)
-    accounts.settle_hit(books, hit_id)
-
-
-def delete(books: Books, hit_id: int) -> None:
-    """Dispose of a HIT and free its money; its rows stay."""
-    change_row(books.connection, CrowdHit, hit_id, deleted_at=books.now)
-    accounts.settle_hit(books, hit_id)
+    change(books, hit_id, **more)
 
 
 def _rows(books: Books, wanted: Wide, parameters: Mapping[str, object]) -> list[HitRow]:

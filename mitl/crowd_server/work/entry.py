@@ -116,14 +116,12 @@ def answer(visitor: Visitor, fields: Fields) -> Response:
         if agreed is None or fields.get("version") != str(described.version):
             return RedirectResponse("/w/study", 303)
         workers.record_consent(books.connection, worker.id, described.version, agreed, now)
+        visit = visitor.visit(books.connection)
         if not agreed:
             leases.withdraw(books, worker)
-        visit = visitor.visit(books.connection)
-        if visit is None:
-            return RedirectResponse("/w", 303)
-        if not agreed:
-            if visit.is_open:
+            if visit is not None and visit.is_open:
                 panels.set_state(books.connection, visit.id, VisitState.NO_CONSENT, now)
+        if not agreed or visit is None:
             return RedirectResponse("/w", 303)
         if visit.state is VisitState.NO_CONSENT:
             panels.set_state(books.connection, visit.id, VisitState.OPEN, now)

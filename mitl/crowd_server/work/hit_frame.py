@@ -26,6 +26,7 @@ from mitl.crowd_server.protocol import html_page, qualifying
 from mitl.crowd_server.protocol.ids import seal, unseal
 from mitl.crowd_server.store import assignments, hits, leases, panels, qualifications, workers
 from mitl.crowd_server.store.database import Books, in_thread
+from mitl.crowd_server.store.hits import HitRow
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.work.entry import after_study, end_page, gate
 from mitl.crowd_server.work.visitor import (
@@ -35,6 +36,7 @@ from mitl.crowd_server.work.visitor import (
     current_lease,
     for_workers,
     form,
+    gone,
     is_newest,
     lease_behind,
     token_of,
@@ -78,7 +80,7 @@ def _own_lease(visitor: Visitor, connection: Connection, token: str) -> LeaseRow
     """The visitor's assignment behind a token; a browser that was opened by another link since is told so."""
     lease = lease_behind(visitor.site, connection, token)
     if lease is None:
-        raise _gone()
+        raise gone()
     if lease.worker != visitor.worker.mturk_id:
         text = (
             "Another worker took this HIT, and this browser has changed to you since. What was sent from the HIT is "
@@ -143,7 +145,7 @@ def give_back(visitor: Visitor, fields: Fields) -> Response:
     with visitor.write() as books:
         lease = _own_lease(visitor, books.connection, token)
         if not is_newest(lease, token):
-            raise _gone()
+            raise gone()
         if lease.submitted_at is not None:
             return RedirectResponse(f"/w/a/{token}", 303)
         if lease.is_live(visitor.now):
@@ -161,7 +163,7 @@ def preview(visitor: Visitor) -> Response:
             return RedirectResponse("/w", 303)
         hit = hits.find_hit(books, visitor.request.path_params["hit_id"])
         if hit is None or hit.status(books.now) == "Disposed":
-            raise _gone()
+            raise gone()
         requirements = hit.type.requirements
         held = qualifications.held_by(books.connection, worker)
         if not qualifying.may("preview", requirements, held):
@@ -174,7 +176,7 @@ def preview(visitor: Visitor) -> Response:
         hit=hit,
         estimate=time,
         can_accept=hit.type.mturk_id in open_types and qualifying.may("accept", requirements, held),
-        frame=preview_address(site, visitor.request, question, hit.id, hit.mturk_id),
+        frame=preview_address(site, visitor.request, question, hit),
         height=question.frame_height,
     )
 
@@ -192,10 +194,10 @@ def frame_address(request: Request, question: ShownQuestion, lease: LeaseRow, to
     return _address(question, f"/w/a/{token}/frame", values)
 
 
-def preview_address(site: Site, request: Request, question: ShownQuestion, hit_id: int, mturk_id: str) -> str:
+def preview_address(site: Site, request: Request, question: ShownQuestion, hit: HitRow) -> str:
     """Where a frame finds a HIT that nobody holds."""
-    values = {"assignmentId": PREVIEW_ASSIGNMENT, "hitId": mturk_id, "turkSubmitTo": origin(request)}
-    return _address(question, f"/w/preview/{seal(site.secret, 'preview', str(hit_id))}/frame", values)
+    values = {"assignmentId": PREVIEW_ASSIGNMENT, "hitId": hit.mturk_id, "turkSubmitTo": origin(request)}
+    return _address(question, f"/w/preview/{seal(site.secret, 'preview', str(hit.id))}/frame", values)
 
 
 def _address(question: ShownQuestion, own: str, values: dict[str, str]) -> str:
@@ -341,11 +343,6 @@ def _headers(policy: str) -> dict[str, str]:
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
     }
-
-
-def _gone() -> NoticeError:
-    text = "This page does not exist, or is not yours."
-    return NoticeError(404, "Nothing here", text, BACK)
 
 
 MAX_SUBMISSION = 500_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.pages.site import NoticeError, Site, read_form
+from mitl.crowd_server.pages.site import Site, read_form
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import question_form
 from mitl.crowd_server.protocol.answers import Answer
@@ -20,9 +20,10 @@ from mitl.crowd_server.store.database import Books, in_thread
 from mitl.crowd_server.store.models import RequestState
 from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow, RequestRow
 from mitl.crowd_server.work.entry import after_study
-from mitl.crowd_server.work.visitor import BACK, Fields, Visitor, for_workers, form
+from mitl.crowd_server.work.visitor import BACK, Fields, Visitor, for_workers, form, gone
 
 HOME = "/w/qualifications"
+_BACK = (HOME, "To the qualifications")
 MAX_FORM = 500_000
 MAX_FIELDS = 2000
 NOTICES = {
@@ -169,7 +170,7 @@ def _open(visitor: Visitor, books: Books, own: QualificationTypeRow) -> str:
 def _type(visitor: Visitor, books: Books) -> QualificationTypeRow:
     row = qualifications.find_type(books, visitor.request.path_params["type_id"])
     if row is None:
-        raise _gone()
+        raise gone(_BACK)
     return row
 
 
@@ -294,16 +295,11 @@ def _request(visitor: Visitor, books: Books) -> tuple[QualificationTypeRow, Requ
     """The request of this page with its type; a notice where it is not this worker's own."""
     row = qualifications.find_request(books, visitor.request.path_params["request_id"])
     if row is None or row.worker_id != visitor.worker.id:
-        raise _gone()
+        raise gone(_BACK)
     own = qualifications.find_type(books, row.type)
     if own is None:
-        raise _gone()
+        raise gone(_BACK)
     return own, row
-
-
-def _gone() -> NoticeError:
-    text = "This page does not exist, or is not yours."
-    return NoticeError(404, "Nothing here", text, (HOME, "To the qualifications"))
 
 
 ROUTES = (

@@ -328,6 +328,11 @@ def current_lease(visitor: Visitor) -> tuple[LeaseRow, str] | None:
     return None if lease is None else (lease, token_of(visitor.site, lease))
 
 
+def gone(back: tuple[str, str] = BACK) -> NoticeError:
+    """The page for what is not there, or is another worker's."""
+    return NoticeError(404, "Nothing here", "This page does not exist, or is not yours.", back)
+
+
 def contact_href(contact: str) -> str:
     """``mailto:`` or https; empty for any other text."""
     if _MAIL.fullmatch(contact):
