@@ -14,7 +14,7 @@ from mitl.positives.datasheet import KINDS, together
 from mitl.positives.folders import REFERENCES
 from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
-from mitl.positives.sheet_audit import learnt, machine_counts, machine_told, rounds_told, unproposed
+from mitl.positives.sheet_audit import learnt, machine_counts, machine_told, rounds_told, unasked
 from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
@@ -50,10 +50,7 @@ JSON = "application/json"
 FILE_NOTES = {
     "positives.parquet": (PARQUET, "One row per positive, with what speaks for it."),
     "negatives.parquet": (PARQUET, "One row per pair that people called no match."),
-    "judgements.parquet": (
-        PARQUET,
-        "One row per answer, under a worker's pseudonym.",
-    ),
+    "judgements.parquet": (PARQUET, "One row per answer, under a worker's pseudonym."),
     "posteriors.parquet": (PARQUET, "One row per answered pair: how probable each answer is by the model."),
     "collected.parquet": (
         PARQUET,
@@ -348,7 +345,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "annotatorDemographics": [_who(data, summary)],
         "dataBiases": _biases(data, summary),
         "dataLimitations": [
-            f"{_unasked(data, summary)}, so the positives of a query are not complete.",
+            f"{unasked(data, summary)}, so the positives of a query are not complete.",
             "People disagree about what matches; judgements.parquet keeps every answer.",
         ],
         "dataUseCases": [
@@ -358,13 +355,6 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         **{name: value for name, value in optional.items() if value},
     }
     return {f"rai:{name}": value for name, value in sorted(properties.items())}
-
-
-def _unasked(data: ReleaseInput, summary: Summary) -> str:
-    if not summary.proposed_by:
-        return "Nobody was asked about most pairs"
-    asked = "never asked" if data.audit is None else "asked in the audit's sample alone"
-    return f"{unproposed(data.origins)} were {asked}"
 
 
 def _machines(data: ReleaseInput, summary: Summary) -> list[str]:

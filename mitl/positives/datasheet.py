@@ -16,7 +16,7 @@ from mitl.positives.release_input import (
     ReleaseCard,
     ReleaseInput,
 )
-from mitl.positives.sheet_audit import audit_told, learnt, machine_told, rounds_told, unproposed
+from mitl.positives.sheet_audit import audit_told, learnt, machine_told, rounds_told, unasked
 from mitl.positives.sheet_people import NOT_STATED, judging
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, PositiveSource, several
@@ -51,10 +51,7 @@ def proposals(origins: Origins, summary: Summary) -> str:
             "Each machine annotator ranked the gallery for each sampled query; the first ranks were proposed. "
             "Original pairs among them were asked like any other."
         )
-    parts = [
-        told,
-        table(("machine annotator", "how it compares", "pairs proposed"), rows),
-    ]
+    parts = [told, table(("machine annotator", "how it compares", "pairs proposed"), rows)]
     if origins.runs:
         parts.append("\n".join(f"- {_run(run)}" for run in origins.runs))
     if origins.trained:
@@ -298,8 +295,10 @@ _TAKES = {
 def _cautions(data: ReleaseInput, summary: Summary) -> str:
     share = data.origins.busiest_share(summary.largest_share)
     busy = share is not None and share > 0.2
+    favours = ", and it favours models that resemble the annotators: say so when scoring one of them"
+    favours = favours if summary.proposed_by else ""
     said = [
-        (True, _incomplete(data, summary)),
+        (True, f"{unasked(data, summary)}. The set is not complete{favours}."),
         (
             summary.unanswered > 0,
             f"{several(summary.unanswered, 'pair')} of the {summary.proposed:,} that machine annotators proposed "
@@ -320,13 +319,3 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
         (busy, "More than a fifth of the answers come from one worker."),
     ]
     return "\n".join(f"- {words}" for holds, words in said if holds)
-
-
-def _incomplete(data: ReleaseInput, summary: Summary) -> str:
-    if not summary.proposed_by:
-        return "Nobody was asked about most pairs. The set is not complete."
-    asked = "asked in the audit's sample alone" if data.audit is not None else "never asked"
-    return (
-        f"{unproposed(data.origins)} were {asked}. The set is not complete, and it favours models "
-        "that resemble the annotators: say so when scoring one of them."
-    )

@@ -253,8 +253,10 @@ def _unwritable(folder: Path, error: OSError) -> ReleaseError:
     )
 
 
-def put_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool, kind: str = FORMAT) -> bool:
-    """Make the folder hold exactly these files, whole or not at all; returns whether it was another one before.
+def put_release(
+    folder: Path, files: Mapping[str, bytes], summary: S, *, replace: bool, kind: str = FORMAT
+) -> WrittenRelease[S]:
+    """Make the folder hold exactly these files, whole or not at all.
 
     Args:
         replace: put them in place of an earlier release that the folder holds.
@@ -264,9 +266,10 @@ def put_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool, kind:
             be written.
     """
     refuse_within(folder)
+    manifest_sha256 = hashlib.sha256(files[MANIFEST]).hexdigest()
     with one_writer(folder):
         if holds(folder, files):
-            return False
+            return WrittenRelease(folder, manifest_sha256, False, summary)
         _refuse_foreign(folder, kind)
         if not replace and (folder / MANIFEST).is_file():
             same = (folder / MANIFEST).read_bytes() == files[MANIFEST]
@@ -280,7 +283,7 @@ def put_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool, kind:
                 "place, or choose another folder"
             )
         _replace(folder, files)
-    return True
+    return WrittenRelease(folder, manifest_sha256, True, summary)
 
 
 def _replace(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -5,7 +5,6 @@ The folder that others load is made from records alone.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from mitl.errors import ReleaseError
 from mitl.judgements.similarity import Aggregation
 from mitl.positives.croissant import PARQUET, file_object, head, provenance, record_set
 from mitl.positives.datasheet import rights
-from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, WrittenRelease, put_folder
+from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, WrittenRelease, put_release
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.privacy import TIME_STEP_MS, pseudonym, refuse_leaks
 from mitl.positives.rating_input import (
@@ -82,8 +81,7 @@ def write_ratings(
     """
     files, summary = rating_files(data)
     refuse_leaks(files, private_ids or {}, texts=RATINGS)
-    changed = put_folder(folder, files, replace=replace, kind=RATINGS_FORMAT)
-    return WrittenRelease(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
+    return put_release(folder, files, summary, replace=replace, kind=RATINGS_FORMAT)
 
 
 def rating_files(data: RatingInput) -> tuple[dict[str, bytes], RatingSummary]:
@@ -92,8 +90,6 @@ def rating_files(data: RatingInput) -> tuple[dict[str, bytes], RatingSummary]:
     Raises:
         ReleaseError: see :func:`write_ratings`.
     """
-    if not data.name.strip():
-        raise ReleaseError("the release has no name; give it one")
     check_split(data.split)
     if not len(data.complete):
         most = int(data.listed["n_ratings"].max()) if len(data.listed) else 0
@@ -163,11 +159,7 @@ def _croissant(
     )
     activities["People rated pairs from 0 to 5"] = ()
     return {
-        **head(
-            data.name,
-            data.card,
-            f"How alike items of {data.dataset} are, rated by people from 0 to 5.",
-        ),
+        **head(data.name, data.card, f"How alike items of {data.dataset} are, rated by people from 0 to 5."),
         **provenance(data.card, [data.dataset], activities),
         "rai:annotationsPerItem": f"{data.min_ratings} or more on each scored pair",
         "rai:dataAnnotationProtocol": "People set a slider from 0 to 5 for two captions, two images, or an image and a "
@@ -178,7 +170,7 @@ def _croissant(
         "rai:machineAnnotationTools": encoders,
         "rai:personalSensitiveInformation": [
             "No ids of workers, and no hash of one that could be tried: pseudonyms are keyed by a secret that "
-            "stays with the makers.",
+            "stays with the makers."
         ],
         "distribution": [
             file_object(name, content, notes[name])

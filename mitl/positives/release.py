@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +16,7 @@ from mitl.errors import ReleaseError
 from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, certificate_file
 from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
-from mitl.positives.folders import FORMAT, MANIFEST, REFERENCES, WrittenRelease, file_entries, put_folder
+from mitl.positives.folders import FORMAT, MANIFEST, REFERENCES, WrittenRelease, file_entries, put_release
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
@@ -61,8 +60,7 @@ def write_release(
     """
     files, summary = release_files(data)
     refuse_leaks(files, private_ids or {})
-    changed = put_folder(folder, files, replace=replace)
-    return WrittenRelease(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
+    return put_release(folder, files, summary, replace=replace)
 
 
 def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
@@ -71,8 +69,6 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     Raises:
         ReleaseError: an id, the salt or the configuration is unfit.
     """
-    if not data.name.strip():
-        raise ReleaseError("the release has no name; give it one")
     images = release_ids(data.id_kind, data.image_ids, "image")
     names = images, release_ids(data.id_kind, data.caption_ids, "caption")
     listed = listed_queries(data.merged, data.queries)
@@ -130,6 +126,8 @@ def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) 
 
 def manifest(data: MadeOf, kind: str, files: Mapping[str, bytes], own: Mapping[str, object]) -> bytes:
     """What a release says of itself, as JSON: what all releases say, and what is this one's own."""
+    if not data.name.strip():
+        raise ReleaseError("the release has no name; give it one")
     try:
         return json_bytes(
             {

@@ -12,16 +12,21 @@ from mitl.core.formats import percent_at_most
 from mitl.positives.markdown import listed, plain, table
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.positives.release_input import MachineBound, Origins, ReleaseInput, TrainedMachine
+from mitl.positives.summary import Summary
 from mitl.records import several
 from mitl.records.audits import AuditDesign
 from mitl.records.rounds import DOUBTS
 
 
-def unproposed(origins: Origins) -> str:
-    """Whom nobody was asked about, but for samples: how a sentence on it begins."""
+def unasked(data: ReleaseInput, summary: Summary) -> str:
+    """Which pairs nobody was asked about, without a full stop."""
+    if not summary.proposed_by:
+        return "Nobody was asked about most pairs"
+    origins = data.origins
     further = ((origins.rounds, "no round chose"), (origins.past_work, "no past work asked about"))
-    asked = ["no machine annotator proposed", *(words for were, words in further if were)]
-    return f"Pairs that {listed(asked)}"
+    lacked = ["no machine annotator proposed", *(words for were, words in further if were)]
+    asked = "never asked" if data.audit is None else "asked in the audit's sample alone"
+    return f"Pairs that {listed(lacked)} were {asked}"
 
 
 def rounds_told(origins: Origins) -> list[str]:

@@ -11,7 +11,6 @@ from mitl.positives.release_input import (
     CrowdSummary,
     Origins,
     PastWork,
-    Pay,
     ReleaseCard,
     ReleaseInput,
 )
@@ -154,22 +153,43 @@ def time_and_pay(origins: Origins, card: ReleaseCard, environment: Environment, 
         seconds: median active time of a question; None where it was not measured.
     """
     pay = origins.pay
-    rows = [
-        (
-            "median active time a pair, as its page measured it",
-            "not measured" if seconds is None else f"{seconds:.1f} s",
-        )
-    ]
+    measured = "not measured" if seconds is None else f"{seconds:.1f} s"
+    rows = [("median active time a pair, as its page measured it", measured)]
     if pay is not None:
-        median = pay.median_page_s
+        median, hourly, bonuses = (
+            pay.median_page_s,
+            pay.median_hourly_cents,
+            format_dollars(pay.bonuses_cents),
+        )
         rows += [
             ("median active time a HIT", "not measured" if median is None else f"{median:.0f} s"),
             ("paid HITs, of which timed", f"{pay.pages:,}, {pay.timed_pages:,}"),
-            *_money_rows(pay),
+            ("rewards paid", format_dollars(pay.rewards_cents)),
+            (
+                "bonuses paid",
+                f"{bonuses} to {several(pay.bonus_workers, 'worker')}" if pay.bonus_workers else "none",
+            ),
+            ("fees", format_dollars(pay.fees_cents)),
+            (
+                "median pay for an hour of active time, over workers, bonuses included",
+                "not known" if hourly is None else format_dollars(hourly),
+            ),
         ]
-    stated = card.pay
-    if stated:
-        rows.append(("what the makers say of pay", plain(stated)))
+        if pay.floor_cents:
+            rows += [
+                (
+                    f"workers paid less than the floor of {format_dollars(pay.floor_cents)} an hour, as set at release",
+                    f"{percent(pay.workers_under, pay.timed_workers)} of {pay.timed_workers:,}",
+                ),
+                (
+                    "timed HITs whose reward alone pays less",
+                    f"{percent(pay.pages_under, pay.timed_pages)} of {pay.timed_pages:,}",
+                ),
+            ]
+        else:
+            rows.append(("wage floor", "none was set at release"))
+    if card.pay:
+        rows.append(("what the makers say of pay", plain(card.pay)))
     rows.append(("consent and ethics review", plain(card.ethics) or NOT_STATED))
     parts = [table(("", ""), rows)]
     if origins.batches:
@@ -178,38 +198,6 @@ def time_and_pay(origins: Origins, card: ReleaseCard, environment: Environment, 
     if pay is not None:
         parts.append(_how_timed(environment))
     return "\n\n".join(parts)
-
-
-def _money_rows(pay: Pay) -> list[tuple[str, str]]:
-    hourly = pay.median_hourly_cents
-    rows = [
-        ("rewards paid", format_dollars(pay.rewards_cents)),
-        (
-            "bonuses paid",
-            f"{format_dollars(pay.bonuses_cents)} to {several(pay.bonus_workers, 'worker')}"
-            if pay.bonus_workers
-            else "none",
-        ),
-        ("fees", format_dollars(pay.fees_cents)),
-        (
-            "median pay for an hour of active time, over workers, bonuses included",
-            "not known" if hourly is None else format_dollars(hourly),
-        ),
-    ]
-    if not pay.floor_cents:
-        return [*rows, ("wage floor", "none was set at release")]
-    floor = f"{format_dollars(pay.floor_cents)} an hour"
-    return [
-        *rows,
-        (
-            f"workers paid less than the floor of {floor}, as set at release",
-            f"{percent(pay.workers_under, pay.timed_workers)} of {pay.timed_workers:,}",
-        ),
-        (
-            "timed HITs whose reward alone pays less",
-            f"{percent(pay.pages_under, pay.timed_pages)} of {pay.timed_pages:,}",
-        ),
-    ]
 
 
 def _how_timed(environment: Environment) -> str:

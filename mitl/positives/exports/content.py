@@ -31,14 +31,19 @@ class Way:
     """What the data set calls the direction."""
 
     @property
+    def rows(self) -> list[tuple[str, str, int]]:
+        """Query, item, and whether they match, of each judged pair in order of the queries."""
+        return [(query, *pair) for query in self.queries for pair in self.judged.get(query, {}).items()]
+
+    @property
     def zeros(self) -> int:
         """Judged negatives."""
-        return sum(not match for items in self.judged.values() for match in items.values())
+        return sum(not match for _, _, match in self.rows)
 
     @property
     def positives(self) -> int:
         """Positives."""
-        return sum(match for items in self.judged.values() for match in items.values())
+        return sum(match for _, _, match in self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -83,8 +83,7 @@ def _files(side: SideContent, kind: PartKind, ids: Sequence[str]) -> list[dict[s
 
 
 def _qrels(way: Way) -> pa.Table:
-    rows = [(query, *pair) for query in way.queries for pair in way.judged.get(query, {}).items()]
-    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    columns = list(zip(*way.rows, strict=True)) or [(), (), ()]
     return pa.table(
         {
             "query-id": pa.array(columns[0], pa.string()),

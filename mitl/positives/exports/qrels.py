@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from mitl.positives.exports.content import ByQuery, Content, Format, Way, refuse_ids
+from mitl.positives.exports.content import ByQuery, Content, Format, refuse_ids
 from mitl.records import PartKind, several
 
 _WHITE = r"\s"
@@ -26,11 +26,7 @@ def _trec(content: Content) -> dict[str, bytes]:
     names = {way.direction: way.name for way in content.ways}
     for way in content.ways:
         refuse_ids((*way.queries, *way.gallery), _WHITE, _TOLD)
-        lines = (
-            f"{query} 0 {item} {match}\n"
-            for query in way.queries
-            for item, match in way.judged.get(query, {}).items()
-        )
+        lines = (f"{query} 0 {item} {match}\n" for query, item, match in way.rows)
         made[f"{way.name}.qrels"] = "".join(lines).encode()
     refuse_ids(content.runs, r"[\s/\\]", "white space or a slash, which the tag of a run cannot hold")
     for model, by_direction in content.runs.items():
@@ -62,7 +58,8 @@ def _beir(content: Content) -> dict[str, bytes]:
         queries = ({"_id": id_, "text": asking.words(id_)} for id_ in way.queries)
         made[f"{way.name}/corpus.jsonl"] = _jsonl(corpus)
         made[f"{way.name}/queries.jsonl"] = _jsonl(queries)
-        made[f"{way.name}/qrels/test.tsv"] = "".join(_qrels(way)).encode()
+        qrels = ("query-id\tcorpus-id\tscore\n", *("\t".join(map(str, row)) + "\n" for row in way.rows))
+        made[f"{way.name}/qrels/test.tsv"] = "".join(qrels).encode()
     return made
 
 
@@ -81,13 +78,6 @@ def _beir_notes(content: Content) -> Iterator[str]:
 
 def _jsonl(rows: Iterable[dict[str, str]]) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-
-
-def _qrels(way: Way) -> Iterator[str]:
-    yield "query-id\tcorpus-id\tscore\n"
-    for query in way.queries:
-        for item, match in way.judged.get(query, {}).items():
-            yield f"{query}\t{item}\t{match}\n"
 
 
 TREC = Format(_trec, holds_runs=True)

@@ -55,18 +55,18 @@ class Learning:
 def learning(session: Session, environment: Environment) -> Learning:
     """Read it; a round that chose nothing yet is left out."""
     every = [
-        (row, round_store.chosen_pairs(session, row.id)) for row in round_store.rounds(session, environment)
+        (row, chosen)
+        for row in round_store.rounds(session, environment)
+        if len(chosen := round_store.chosen_pairs(session, row.id))
     ]
-    every = [(row, chosen) for row, chosen in every if len(chosen)]
     numbers = {
         row.id: row.number for other in Environment for row in round_store.rounds(session, other)
     }  # an annotator may have learnt in a round of the other environment
     proposers = {row.name for row in proposal_store.annotators(session)}
     learnt = [row for row in round_store.trained(session, withdrawn=True) if row.name in proposers]
     trained = tuple(_machine(session, row, numbers) for row in learnt)
-    configuration: dict[str, object] = {}
-    if every:
-        configuration["rounds"] = [
+    configuration = {
+        "rounds": [
             {
                 "number": row.number,
                 "strategy": row.strategy,
@@ -75,9 +75,8 @@ def learning(session: Session, environment: Environment) -> Learning:
                 "config": dict(row.config),
             }
             for row, chosen in every
-        ]
-    if trained:
-        configuration["trained"] = [
+        ],
+        "trained": [
             {
                 "name": machine.name,
                 "base": machine.base,
@@ -89,7 +88,8 @@ def learning(session: Session, environment: Environment) -> Learning:
                 "recipe": {key: value for key, value in row.recipe.items() if key != "outcome"},
             }
             for row, machine in zip(learnt, trained, strict=True)
-        ]
+        ],
+    }
     return Learning(
         rounds=tuple(
             ChosenRound(
@@ -99,7 +99,7 @@ def learning(session: Session, environment: Environment) -> Learning:
         ),
         trained=trained,
         chosen=first_choices((row.number, chosen) for row, chosen in every),
-        configuration=configuration,
+        configuration={name: told for name, told in configuration.items() if told},
     )
 
 

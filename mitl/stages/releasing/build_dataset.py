@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,7 @@ from mitl.positives.merging import MergeRules, gather, merge
 from mitl.positives.pair_answers import pair_answers
 from mitl.positives.privacy import MIN_DIGITS, MIN_ID, short_ids
 from mitl.positives.release import write_release
-from mitl.positives.release_input import ReleaseCard, ReleaseInput
+from mitl.positives.release_input import MadeOf, ReleaseCard, ReleaseInput
 from mitl.positives.scrubbing import scrubbed_columns
 from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import Summary, SummaryCounts
@@ -69,28 +69,24 @@ class ReleaseOptions:
     """Leave out what a machine labelled, as if it had labelled nothing."""
 
 
-def release_input(
-    context: Context,
-    known: ReleaseFacts,
-    name: str,
-    options: ReleaseOptions,
-) -> ReleaseInput:
+def release_input(context: Context, known: ReleaseFacts, name: str, options: ReleaseOptions) -> ReleaseInput:
     """What a release is made of, but for its salt: judgements, proposals, ratings and originals as frames, merged.
 
     Raises:
         ReleaseError: nobody judged, rated or wrote anything.
     """
-    session, settings, rules = context.session, context.settings, options.rules
+    session, environment = context.session, context.environment
+    settings, rules = context.settings, options.rules
     crowd = (batch.template for batch in known.batches if batch.source is JudgementSource.CROWD)
     questions = declared_questions(crowd, settings.wordings)
     judgements = columns.judgement_columns(
-        session, known.environment, questions=questions, with_texts=options.with_texts
+        session, environment, questions=questions, with_texts=options.with_texts
     )
     rated, scores = columns.rating_columns(session)
-    machine = None if options.humans_only else audit_store.machine_labels(session, known.environment)
+    machine = None if options.humans_only else audit_store.machine_labels(session, environment)
     texts = accepted_texts(context)
     if not len(judgements) and not len(rated) and not texts:
-        kinds = {batch.kind for batch in hit_store.batches(session, known.environment)}
+        kinds = {batch.kind for batch in hit_store.batches(session, environment)}
         after = next(
             (_OF_OTHERS[kind] for kind in _OF_OTHERS if kind in kinds), "`mitl status` says what comes first"
         )
@@ -101,13 +97,14 @@ def release_input(
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
     golds = gold_state(judgements, settings.gold_rule)
     answers = pair_answers(judgements, rules, golds.withdrawn)
-    learnt = learning(session, known.environment)
+    learnt = learning(session, environment)
+    history = origins(context, known, golds, judgements, learnt)
     evidence = gather(answers.pairs, rated, scores, originals_with(context), machine)
     data = ReleaseInput(
         name=name,
         dataset=known.dataset.name,
         dataset_sha256=known.dataset.content_sha256,
-        environment=known.environment,
+        environment=environment,
         id_kind=known.dataset.id_kind,
         image_ids=known.image_ids,
         caption_ids=known.caption_ids,
@@ -120,8 +117,18 @@ def release_input(
         salt=b"",
         questions=questions,
         seeds={"project": settings.seed},
-        configuration={**_configuration(settings, known, rules), **learnt.configuration},
-        origins=origins(context, known, golds, judgements, learnt),
+        configuration={
+            "recipe": rules.recipe.value,
+            "runs": [run.config for run in known.runs],
+            "batches": [_batch(known, batch) for batch in known.batches],
+            "exclusions": sum(entry.entries for entry in history.exclusions),
+            "gold_rule": {
+                "positive": [label.value for label in settings.gold_positive_passes],
+                "negative": [label.value for label in settings.gold_negative_passes],
+            },
+            **learnt.configuration,
+        },
+        origins=history,
         chosen=learnt.chosen,
         texts=scan,
         fit=answers.fit,
@@ -156,19 +163,6 @@ def release_card(settings: Settings) -> ReleaseCard:
             f'release.date_published is {card.date_published!r}, which is not a date; write it as "2026-11-20"'
         ) from None
     return card
-
-
-def _configuration(settings: Settings, facts: ReleaseFacts, rules: MergeRules) -> dict[str, object]:
-    return {
-        "recipe": rules.recipe.value,
-        "runs": [run.config for run in facts.runs],
-        "batches": [_batch(facts, batch) for batch in facts.batches],
-        "exclusions": facts.n_exclusions,
-        "gold_rule": {
-            "positive": [label.value for label in settings.gold_positive_passes],
-            "negative": [label.value for label in settings.gold_negative_passes],
-        },
-    }
 
 
 def _batch(known: ReleaseFacts, batch: BatchRow) -> dict[str, object]:
@@ -283,7 +277,6 @@ def _result(
     data: ReleaseInput, written: WrittenRelease[Summary], undecided: int, ids: Mapping[str, Collection[str]]
 ) -> StageResult:
     summary = written.summary
-    checked = sum(map(len, ids.values()))
     warnings = list(data.warnings)
     if undecided:
         warnings.append(
@@ -310,6 +303,8 @@ def _result(
         )
         for direction in Direction
     )
+    certificate = None if data.audit is None else data.audit.certificate
+    told = f"{several(summary.positives, 'positive')} from {several(summary.usable, 'usable judgement')}"
     counts: BuildCounts = {
         "environment": data.environment.value,
         "manifest_sha256": written.manifest_sha256,
@@ -317,9 +312,9 @@ def _result(
         "with_originals": data.rules.with_originals,
         "aggregator": data.rules.aggregator.value,
         **summary.as_json(),
-        "ids_checked": checked,
+        "ids_checked": sum(map(len, ids.values())),
         "machine_labels": machine_counts(data)[0],
-        "certificate": None if data.audit is None else data.audit.certificate.as_json(),
+        "certificate": None if certificate is None else certificate.as_json(),
     }
     paths: ReleasePaths = {"release": str(written.folder)}
     return StageResult(
@@ -328,28 +323,39 @@ def _result(
         paths=paths,
         warnings=tuple(warnings),
         tables=(Table("", ("direction", "queries", "with positives", "positives"), rows),),
-        lines=(
-            f"{release_words(data.name)}: {several(summary.positives, 'positive')} from "
-            f"{several(summary.usable, 'usable judgement')}"
-            if written.changed
-            else f"nothing to do: {written.folder} holds exactly this release already",
-            *([] if data.audit is None else data.audit.certificate.lines()),
-            *([] if summary.texts is None else [summary.texts.line]),
-            *([privacy_proof(ids)] if ids else []),
-        ),
+        lines=written_lines(data, written, told, ids, certificate.lines() if certificate else ()),
         next=f"mitl evaluate --release {shlex.quote(str(written.folder))}; mitl report"
         if any(data.queries.values())
         else "mitl report",
     )
 
 
-def privacy_proof(ids: Mapping[str, Collection[str]]) -> str:
-    """What ``--check-privacy`` found to be so, by kind of id."""
-    checked = sum(map(len, ids.values()))
-    short = sum(map(short_ids, ids.values()))
-    line = f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
-    return line + (
-        f"; {short:,} of them, under {MIN_ID} characters or {MIN_DIGITS} digits, were looked for as hashes alone"
-        if short
-        else ""
-    )
+def written_lines(
+    data: MadeOf,
+    written: WrittenRelease[Any],
+    told: str,
+    ids: Mapping[str, Collection[str]],
+    further: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """What a release holds, or that it was there already, what else is to say, and what scans of texts and ids found.
+
+    Args:
+        ids: by kind, those that ``--check-privacy`` looked for.
+    """
+    lines = [
+        f"{release_words(data.name)}: {told}"
+        if written.changed
+        else f"nothing to do: {written.folder} holds exactly this release already",
+        *further,
+    ]
+    if data.texts is not None:
+        lines.append(data.texts.line)
+    if ids:
+        checked, short = (sum(map(count, ids.values())) for count in (len, short_ids))
+        limits = f"under {MIN_ID} characters or {MIN_DIGITS} digits"
+        alone = f"; {short:,} of them, {limits}, were looked for as hashes alone"
+        lines.append(
+            f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
+            + (alone if short else "")
+        )
+    return tuple(lines)

@@ -36,12 +36,7 @@ from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFile
 from mitl.stages.evaluating.scoring import best_items
 from mitl.stages.evaluating.tasks import plausible_task
 
-FORMATS: Mapping[str, Format] = {
-    "trec": TREC,
-    "beir": BEIR,
-    "mteb": mteb.FORMAT,
-    "hf": hub.FORMAT,
-}
+FORMATS: Mapping[str, Format] = {"trec": TREC, "beir": BEIR, "mteb": mteb.FORMAT, "hf": hub.FORMAT}
 
 
 _LANGUAGE = re.compile("[a-z]{3}-[A-Z][a-z]{3}")

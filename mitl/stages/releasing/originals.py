@@ -19,15 +19,7 @@ from mitl.errors import DatasetError, StoreError
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.positives.pair_answers import PairAnswer, majority_answers
 from mitl.progress import Progress, no_progress
-from mitl.records import (
-    Environment,
-    Label,
-    OriginalVerdict,
-    Pair,
-    StageResult,
-    Table,
-    several,
-)
+from mitl.records import Environment, Label, OriginalVerdict, Pair, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
@@ -128,11 +120,7 @@ def originals(
 
 
 def decide(
-    settings: Settings,
-    captions: Sequence[str],
-    verdict: OriginalVerdict,
-    *,
-    now: dt.datetime | None = None,
+    settings: Settings, captions: Sequence[str], verdict: OriginalVerdict, *, now: dt.datetime | None = None
 ) -> StageResult:
     """Store what a person says of these captions with their own images; exclusion lists follow at once.
 
@@ -230,11 +218,7 @@ SOURCE = "duplicates by perceptual hash"
 
 
 def duplicates(
-    settings: Settings,
-    folder: Path,
-    *,
-    max_distance: int = MAX_DISTANCE,
-    progress: Progress = no_progress,
+    settings: Settings, folder: Path, *, max_distance: int = MAX_DISTANCE, progress: Progress = no_progress
 ) -> StageResult:
     """List the project's images that have a near copy in a folder of pictures; a person looks and decides.
 

@@ -53,14 +53,12 @@ _STREAMS = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 class ReleaseFacts:
     """One environment of a project without its millions of judgements, by surrogate ids."""
 
-    environment: Environment
     dataset: DatasetRow
     image_ids: Mapping[int, str]
     caption_ids: Mapping[int, str]
     references: Mapping[str, str]
     """Composed query → the image that its text changes, by external id."""
     exclusions: Exclusions
-    n_exclusions: int
     runs: tuple[RunRow, ...]
     batches: tuple[BatchRow, ...]
     """Those of the kind that was asked for."""
@@ -103,13 +101,11 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
     batches = [batch for batch in hit_store.batches(session, environment) if batch.kind == kind]
     names = {batch.name for batch in batches}
     return ReleaseFacts(
-        environment=environment,
         dataset=dataset,
         image_ids=image_ids,
         caption_ids=caption_ids,
         references={caption_ids[query]: image_ids[image] for query, image in changed.items()},
         exclusions=item_store.excluded(session),
-        n_exclusions=len(item_store.exclusions(session)),
         runs=tuple(proposal_store.runs(session)),
         batches=tuple(batches),
         wordings=journal.wordings(session),

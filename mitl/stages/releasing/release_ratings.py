@@ -29,7 +29,6 @@ from mitl.hits.templates import HitTemplate
 from mitl.judgements.rating_tests import apart
 from mitl.judgements.similarity import ENOUGH, Aggregation, agreement
 from mitl.positives.folders import WrittenRelease
-from mitl.positives.markdown import release_words
 from mitl.positives.rating_input import (
     SHOWN_ROLES,
     AskedWording,
@@ -56,7 +55,7 @@ from mitl.records.similarity import (
     SimilarityRole,
 )
 from mitl.settings import Settings
-from mitl.stages.releasing.build_dataset import privacy_proof, release_card
+from mitl.stages.releasing.build_dataset import release_card, written_lines
 from mitl.stages.releasing.origins import ReleaseFacts, batch_pay, crowd, pay, release_facts
 from mitl.stages.releasing.verify import ReleasePaths
 
@@ -284,6 +283,8 @@ def _result(
             "harvest` and `mitl review`"
         )
     in_scores = int(data.complete.drop_duplicates("pair")["n_ratings"].sum())
+    pairs = sum(figures["pairs"] for figures in tasks.values())
+    told = f"{several(in_scores, 'rating')} in scores of {several(pairs, 'pair')}"
     left = sum(figures["incomplete"] for figures in tasks.values())
     if left:
         warnings.append(
@@ -322,13 +323,6 @@ def _result(
                 ),
             ),
         ),
-        lines=(
-            f"{release_words(data.name)}: {several(in_scores, 'rating')} in scores of "
-            f"{several(sum(figures['pairs'] for figures in tasks.values()), 'pair')}"
-            if written.changed
-            else f"nothing to do: {written.folder} holds exactly this release already",
-            *([] if data.texts is None else [data.texts.line]),
-            *([privacy_proof(ids)] if ids else []),
-        ),
+        lines=written_lines(data, written, told, ids),
         next=f"mitl evaluate --cxc {shlex.quote(str(written.folder))}",
     )
