@@ -173,7 +173,8 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
     to_reject = [row for row in rejected_here if row.status == SUBMITTED]
     reasons = {row.key: _reason(session, row) for row in to_reject}
     rejected = run(REJECT, to_reject, lambda row: _reject(client, row, reasons[row.key]))
-    excluded, offered = _exclude(context, client, [row for row in paid if _is_to_exclude(row)])
+    to_exclude = [row for row in paid if row.decision is Decision.APPROVE_EXCLUDE and not row.excluded]
+    excluded, offered = _exclude(context, client, to_exclude)
     if failures:
         raise failures[0]
     return CarriedOut(
@@ -226,10 +227,6 @@ def _to_override(session: Session, rows: Sequence[StoredAssignment]) -> list[Sto
         return []
     planned = {call.key for call in journal.open_calls(session, OVERRIDE)}
     return [row for row in rejected if row.key in planned]
-
-
-def _is_to_exclude(row: StoredAssignment) -> bool:
-    return row.decision is Decision.APPROVE_EXCLUDE and not row.excluded
 
 
 def _reason(session: Session, row: StoredAssignment) -> str:

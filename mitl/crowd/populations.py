@@ -10,21 +10,18 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mitl.errors import UsageError
 from mitl.records import ComparisonAnswer, Concept, Label, Outcome, PlaceAnswer, Preference, Shortcoming
 from mitl.records.questions import Given, given_answers
 
+if TYPE_CHECKING:
+    from mitl.datasets.scenes.truth import (
+        Truth,  # its package draws pictures, which naming a population does not need
+    )
+
 _WEAK = (Label.WEAK_YES, Label.WEAK_NO)
-
-
-@dataclass(frozen=True, slots=True)
-class PairTruth:
-    """What is known about a pair."""
-
-    label: Label
-    shortcomings: tuple[Shortcoming, ...] = ()
-    concepts: tuple[Concept, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +158,7 @@ class PlayedHit:
         return random.Random(f"{what} {self.seed} {self.worker} {self.hit}")
 
 
-def answer_hit(played: PlayedHit, truths: Mapping[int, PairTruth], *, rationale: bool) -> list[PlaceAnswer]:
+def answer_hit(played: PlayedHit, truths: Mapping[int, Truth], *, rationale: bool) -> list[PlaceAnswer]:
     """What a worker of this character answers at each place, in rising order; equal for equal arguments.
 
     Labels and times do not depend on ``rationale``, so that two wordings can be compared.
@@ -202,7 +199,7 @@ def drawn_ms(median_s: float, rng: random.Random) -> int:
 
 
 def _reasons(
-    character: Character, truth: PairTruth, rng: random.Random
+    character: Character, truth: Truth, rng: random.Random
 ) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
     """At least one shortcoming, and at least one concept where things are described wrongly."""
     shortcomings = {

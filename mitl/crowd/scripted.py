@@ -40,9 +40,9 @@ class SimulationResult:
     submitted: int
     skipped: int
     """HITs handed out that the caller knew nothing about; they were given back."""
-    by_worker: Mapping[str, int] = field(default_factory=dict)
+    by_worker: Mapping[str, int]
     """HITs submitted, by the worker's name."""
-    by_character: Mapping[str, int] = field(default_factory=dict)
+    by_character: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,7 @@ def run_workers(
         waiting = list(workers)
         while waiting:
             waiting = [worker for worker in waiting if shift.turn(worker)]
-    characters = {worker.name: worker.character for worker in workers}
-    by_character: Counter[str] = Counter()
-    for name, count in shift.done.items():
-        by_character[characters[name]] += count
-    return SimulationResult(sum(shift.done.values()), shift.skipped, dict(shift.done), dict(by_character))
+    return SimulationResult(shift.done.total(), shift.skipped, shift.done, shift.by_character)
 
 
 def give_back(links: Sequence[str]) -> int:
@@ -125,6 +121,8 @@ class _Shift:
     transport: httpx.BaseTransport
     sessions: dict[str, WorkerSession] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
+    """By the worker's name."""
+    by_character: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
 
     def turn(self, worker: ScriptedWorker) -> bool:
@@ -152,5 +150,6 @@ class _Shift:
         session.submit(task, PlayedHit(character, wanted.seed, worker.name, key), truths)
         self.left = None if self.left is None else self.left - 1
         self.done[worker.name] += 1
+        self.by_character[worker.character] += 1
         self.advance(1)
         return True

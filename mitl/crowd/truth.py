@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from mitl.crowd.populations import PairTruth
 from mitl.datasets.official import PACKAGE
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.similarity import graded_similarity
+from mitl.datasets.scenes.truth import Truth, truth
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import UsageError
@@ -21,7 +21,7 @@ from mitl.records import Direction, Label, Pair, Shortcoming
 from mitl.records.similarity import HIGHEST, LOWEST, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
 
-TruthOf = Callable[[str, str], PairTruth]
+TruthOf = Callable[[str, str], Truth]
 """(image's external id, caption's external id) → what is true of the pair."""
 
 GradedTruthOf = Callable[[Likeness, Sequence[str], Sequence[str]], Sequence[float]]
@@ -34,7 +34,7 @@ class TextsOf:
 
     sentences: Callable[[str], Sequence[str]]
     """Image's external id → what an onlooker may write."""
-    truth: Callable[[str, str], PairTruth]
+    truth: Callable[[str, str], Truth]
     """(image's external id, text) → what is true of the two; no match where nobody would write it of the image."""
 
 
@@ -45,8 +45,8 @@ GRADES: Mapping[Label, float] = {
     Label.NO: 0.2,
 }
 """How like an image and a caption are whose label alone is known: about the medians of graded truth on scenes."""
-_YES = PairTruth(Label.YES)
-_NO = PairTruth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
+_YES = Truth(Label.YES)
+_NO = Truth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
 
 
 def truth_source(settings: Settings, name: str) -> TruthOf:
@@ -62,13 +62,7 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
     """
     require_known(name)
     if name == "scenes":
-        world = read_world(settings.project / WORLD_FOLDER)
-
-        def of_world(image: str, caption: str) -> PairTruth:
-            pair_truth = world.truth(image, caption)
-            return PairTruth(pair_truth.label, tuple(pair_truth.shortcomings), tuple(pair_truth.concepts))
-
-        return of_world
+        return read_world(settings.project / WORLD_FOLDER).truth
     if name == "official":
         pairs = {
             pair
@@ -146,18 +140,14 @@ def text_source(settings: Settings, name: str) -> TextsOf:
             f"scripted workers write texts by the truth of generated scenes alone, not by {name!r}; let people work "
             "with `mitl serve`"
         )
-    from mitl.datasets.scenes.truth import truth
     from mitl.datasets.scenes.world import further_descriptions
 
     world = read_world(settings.project / WORLD_FOLDER)
     by_text = {caption.text: caption.meaning for caption in world.captions.values()}
 
-    def of_text(image: str, text: str) -> PairTruth:
+    def of_text(image: str, text: str) -> Truth:
         meaning = further_descriptions(world, image).get(text) or by_text.get(text)
-        if meaning is None:
-            return _NO
-        pair_truth = truth(world.scenes[image], meaning)
-        return PairTruth(pair_truth.label, tuple(pair_truth.shortcomings), tuple(pair_truth.concepts))
+        return _NO if meaning is None else truth(world.scenes[image], meaning)
 
     return TextsOf(lambda image: tuple(further_descriptions(world, image)), of_text)
 

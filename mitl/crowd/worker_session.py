@@ -14,8 +14,9 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import httpx
 
 from mitl.core.clock import LONGEST_WAIT_S, asked_to_wait
-from mitl.crowd.populations import ListTruth, PairTruth, PlayedHit, answer_comparisons, answer_hit
+from mitl.crowd.populations import ListTruth, PlayedHit, answer_comparisons, answer_hit
 from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth, answer_ratings, answer_texts
+from mitl.datasets.scenes.truth import Truth
 from mitl.errors import CrowdError, EndpointError
 from mitl.protocol.pages import Form, FormControl, WorkerPage, parse_page
 from mitl.records import ComparisonAnswer, PlaceAnswer
@@ -33,7 +34,7 @@ _FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
 _MAIN = {"label", "prefer", "score", "pick", "outcome", "ms"}
 
 Truths = (
-    Mapping[int, PairTruth]
+    Mapping[int, Truth]
     | Mapping[int, ListTruth]
     | Mapping[int, LikenessTruth]
     | Mapping[int, WriteTruth | PickTruth]
@@ -145,7 +146,7 @@ class WorkerSession:
         if answer is not None:
             answers = answer(played, truths)
         else:
-            pairs = cast(Mapping[int, PairTruth], truths)
+            pairs = cast(Mapping[int, Truth], truths)
             answers = answer_hit(played, pairs, rationale=SHORTCOMING.name in kinds)
         asked = kinds - _MAIN - {question.name for question in RATIONALE}
         if asked:

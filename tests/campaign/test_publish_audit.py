@@ -25,8 +25,8 @@ from mitl.campaign.publish import publish
 from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.crowd.context import open_context
 from mitl.crowd.endpoint import open_endpoint
-from mitl.crowd.populations import PairTruth
 from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
+from mitl.datasets.scenes.truth import Truth
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
 from mitl.db.store import hits as hit_store
@@ -118,11 +118,10 @@ class Crowd:
             hits = {hit.mturk_hit_id: hit.id for hit in hit_store.hits(session, SANDBOX)}
             items = hit_store.hit_items(session, list(hits.values()))
 
-        def truth_of(hit: str) -> dict[int, PairTruth]:
+        def truth_of(hit: str) -> dict[int, Truth]:
             no = PairRole.GOLD_NEGATIVE
             return {
-                item.place: PairTruth(Label.NO if item.role is no else Label.YES, ())
-                for item in items[hits[hit]]
+                item.place: Truth(Label.NO if item.role is no else Label.YES, ()) for item in items[hits[hit]]
             }
 
         with open_endpoint(self.settings, SANDBOX) as endpoint:

@@ -10,13 +10,14 @@ from cli_kit import ok
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.crowd.populations import CHARACTERS, PRESETS, PairTruth, PlayedHit, answer_hit, parse_population
+from mitl.crowd.populations import CHARACTERS, PRESETS, PlayedHit, answer_hit, parse_population
 from mitl.crowd.truth import default_truth, truth_source
+from mitl.datasets.scenes.truth import Truth
 from mitl.errors import UsageError
 from mitl.records import Concept, Label, Outcome, Shortcoming
 from mitl.settings import load
 
-WRONG_COLOR = PairTruth(Label.WEAK_YES, (Shortcoming.DESCRIBED_WRONGLY,), (Concept.COLOR,))
+WRONG_COLOR = Truth(Label.WEAK_YES, (Shortcoming.DESCRIBED_WRONGLY,), (Concept.COLOR,))
 
 
 def answers(character: str, truths, *, rationale=False, seed=0, worker="w1", hit="h1"):
@@ -34,7 +35,7 @@ def test_confusion_rows_are_distributions():
 @pytest.mark.parametrize("truth", list(Label))
 def test_answers_follow_the_confusion_matrix(name, truth):
     """Over 8,000 pairs each share lies within 0.02 of its row, some four standard deviations."""
-    truths = {place: PairTruth(truth) for place in range(1, 8001)}
+    truths = {place: Truth(truth) for place in range(1, 8001)}
     given_labels = Counter(answer.label for answer in answers(name, truths))
 
     shares = [given_labels[label] / 8000 for label in Label]
@@ -44,7 +45,7 @@ def test_answers_follow_the_confusion_matrix(name, truth):
 
 def test_answers_depend_on_seed_worker_and_hit_alone():
     """A resumed simulation repeats itself, whatever came before; another seed, worker or HIT differs."""
-    truths = {place: PairTruth(Label.WEAK_NO) for place in range(1, 21)}
+    truths = {place: Truth(Label.WEAK_NO) for place in range(1, 21)}
     backwards = dict(reversed(truths.items()))
     first = answers("hasty", truths)
 
@@ -88,7 +89,7 @@ def test_careful_workers_mostly_give_the_true_reason():
 
 def test_careful_workers_take_longer():
     """Median active times follow the character."""
-    truths = {place: PairTruth(Label.YES) for place in range(1, 1001)}
+    truths = {place: Truth(Label.YES) for place in range(1, 1001)}
     medians = {name: sorted(answer.active_ms for answer in answers(name, truths))[500] for name in CHARACTERS}
 
     assert medians["careful"] > medians["hasty"] > medians["yes-sayer"] > medians["random"]

@@ -13,12 +13,13 @@ import pytest
 from process_kit import free_port
 
 from mitl.crowd.answers import parse_answers
-from mitl.crowd.populations import CHARACTERS, PairTruth, PlayedHit, answer_hit
+from mitl.crowd.populations import CHARACTERS, PlayedHit, answer_hit
 from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
 from mitl.crowd.worker_session import WorkerSession, fill_form
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
+from mitl.datasets.scenes.truth import Truth
 from mitl.db.engine import make_engine
 from mitl.errors import CrowdError, EndpointError, UsageError
 from mitl.hits.rendering import PagePair, question_xml, render_page
@@ -27,7 +28,7 @@ from mitl.protocol.pages import parse_page
 from mitl.records import Environment, Label, Outcome, PlaceAnswer, Shortcoming
 from mitl.records.questions import RATIONALE
 
-TRUTHS = {place: PairTruth(list(Label)[place % 4], (Shortcoming.NOT_IN_IMAGE,)) for place in range(1, 6)}
+TRUTHS = {place: Truth(list(Label)[place % 4], (Shortcoming.NOT_IN_IMAGE,)) for place in range(1, 6)}
 
 
 class Crowd:

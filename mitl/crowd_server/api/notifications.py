@@ -52,19 +52,14 @@ def revoked(name: str, reason: str) -> Letter:
     return _letter(f"The qualification {_quoted(name)} was taken back", "", reason)
 
 
-def blocked() -> Letter:
-    """About a block. The requester's reason is a note for themselves, which MTurk too kept from the worker."""
-    return _letter(
-        "You cannot take more HITs here",
-        "The requester decided not to give you more HITs. What you sent in is still reviewed, and what was "
-        "approved is still owed to you. If you think that this is a mistake, your list of HITs says whom to ask.",
-        "",
-    )
-
-
-def unblocked() -> Letter:
-    """About a block that was lifted."""
-    return _letter("You can take HITs here again", "The requester lifted the block.", "")
+BLOCKED = Letter(
+    "You cannot take more HITs here",
+    "The requester decided not to give you more HITs. What you sent in is still reviewed, and what was "
+    "approved is still owed to you. If you think that this is a mistake, your list of HITs says whom to ask.",
+)
+"""About a block. The requester's reason is a note for themselves, which MTurk too kept from the worker."""
+UNBLOCKED = Letter("You can take HITs here again", "The requester lifted the block.")
+"""About a block that was lifted."""
 
 
 def _quoted(name: str) -> str:

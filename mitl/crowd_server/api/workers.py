@@ -160,7 +160,7 @@ def create_worker_block(call: ApiCall) -> None:
     worker = find_worker(call)
     reason = call.params.text("Reason", longest=1024, required=True)
     if workers.block(call, worker, reason):
-        workers.tell(call, worker.id, *notifications.blocked())
+        workers.tell(call, worker.id, *notifications.BLOCKED)
 
 
 @operation("DeleteWorkerBlock", writes=True)
@@ -169,7 +169,7 @@ def delete_worker_block(call: ApiCall) -> None:
     worker = find_worker(call)
     call.params.text("Reason", longest=1024)
     if workers.unblock(call, worker.id):
-        workers.tell(call, worker.id, *notifications.unblocked())
+        workers.tell(call, worker.id, *notifications.UNBLOCKED)
 
 
 @operation("ListWorkerBlocks", writes=False)

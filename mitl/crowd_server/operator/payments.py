@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from mitl.core.formats import csv_text
 from mitl.core.pricing import amount
 from mitl.crowd_server.operator.session import nothing_here, page
-from mitl.crowd_server.pages.site import NoticeError, Site
+from mitl.crowd_server.pages.site import NoticeError, Site, download_headers
 from mitl.crowd_server.store import panels, reports
 from mitl.crowd_server.store.panels import PanelRow
 from mitl.crowd_server.store.reports import LateRow, LedgerRow, Payment
@@ -160,7 +160,8 @@ def ledger_csv(site: Site, request: Request) -> Response:
             after = rows[-1].id
             yield _lines(_LEDGER, rows)
 
-    return StreamingResponse(portions(), headers=_headers(f"ledger-{environment}"), media_type="text/csv")
+    headers = download_headers(f"ledger-{environment}.csv")
+    return StreamingResponse(portions(), headers=headers, media_type="text/csv")
 
 
 @page
@@ -215,15 +216,8 @@ def _environment(request: Request) -> Environment:
 
 
 def _file(name: str, text: str) -> Response:
-    return Response(text.encode("utf-8", "replace"), headers=_headers(name), media_type="text/csv")
-
-
-def _headers(name: str) -> dict[str, str]:
-    return {
-        "Content-Disposition": f'attachment; filename="{_UNSAFE.sub("-", name)}.csv"',
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
+    headers = download_headers(f"{_UNSAFE.sub('-', name)}.csv")
+    return Response(text.encode("utf-8", "replace"), headers=headers, media_type="text/csv")
 
 
 @dataclass(frozen=True, slots=True)

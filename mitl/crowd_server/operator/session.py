@@ -17,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 
 from mitl.addresses import parse_address
 from mitl.crowd_server.middleware.callers import key_of
-from mitl.crowd_server.pages.site import NoticeError, Site, read_form
+from mitl.crowd_server.pages.site import NoticeError, Site, keep_cookie, read_form
 from mitl.crowd_server.protocol.ids import keyed_hash, seal, token_hash, unseal
 from mitl.crowd_server.store import accounts, allowances, progress
 from mitl.crowd_server.store.database import in_thread
@@ -139,15 +139,9 @@ def enter(site: Site, request: Request, given: str) -> Response:
     with site.database.write() as connection:
         allowances.forget_sign_ins(connection, caller)
     response = RedirectResponse("/operator", 303, {"Cache-Control": "no-store"})
-    response.set_cookie(
-        COOKIE,
-        seal(site.secret, _purpose(site), f"{int(now.timestamp())}-{secrets.token_hex(8)}"),
-        max_age=int(SESSION.total_seconds()),
-        path="/operator",
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    session = seal(site.secret, _purpose(site), f"{int(now.timestamp())}-{secrets.token_hex(8)}")
+    terms = {"max_age": int(SESSION.total_seconds()), "path": "/operator", "samesite": "strict"}
+    keep_cookie(request, response, COOKIE, session, **terms)
     return response
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import jinja2
@@ -63,6 +64,24 @@ class NoticeError(Exception):
 def origin(request: Request) -> str:
     """Where the browser found this server, as the start of an absolute address."""
     return f"{request.url.scheme}://{request.url.netloc}"
+
+
+def keep_cookie(request: Request, response: Response, name: str, value: str, **terms: Any) -> None:
+    """Set a cookie that no script reads and, where the page came encrypted, nothing carries unencrypted.
+
+    Args:
+        terms: path, samesite, and max_age where it outlives the browser's session.
+    """
+    response.set_cookie(name, value, secure=request.url.scheme == "https", httponly=True, **terms)
+
+
+def download_headers(file: str) -> dict[str, str]:
+    """Of a file to take away, which nothing on the way keeps."""
+    return {
+        "Content-Disposition": f'attachment; filename="{file}"',
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
 
 
 def is_foreign(request: Request) -> bool:

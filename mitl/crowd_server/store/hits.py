@@ -68,8 +68,8 @@ def find_type(books: Books, mturk_id: str) -> TypeRow | None:
 
 
 @dataclass(frozen=True, slots=True)
-class HitRow:
-    """A HIT with its type and what its assignments do at one moment."""
+class HitValues:
+    """What is kept of a HIT itself, as far as it is shown."""
 
     id: int
     mturk_id: str
@@ -80,6 +80,12 @@ class HitRow:
     created_at: dt.datetime
     expires_at: dt.datetime
     deleted_at: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HitRow(HitValues):
+    """A HIT with its type and what its assignments do at one moment."""
+
     type: TypeRow
     pending: int
     completed: int
@@ -100,17 +106,7 @@ class HitRow:
         return "Reviewing" if self.reviewing else "Reviewable"
 
 
-_OWN = (
-    CrowdHit.id,
-    CrowdHit.mturk_id,
-    CrowdHit.annotation,
-    CrowdHit.max_assignments,
-    CrowdHit.slots_left,
-    CrowdHit.reviewing,
-    CrowdHit.created_at,
-    CrowdHit.expires_at,
-    CrowdHit.deleted_at,
-)
+_OWN = columns(HitValues, CrowdHit)
 # Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it.
 _HIT: Wide = select(*_OWN, *_TYPE.selected_columns).join(HitType, HitType.id == CrowdHit.hit_type_id)
 _OF_ID = (CrowdHit.mturk_id == bindparam("mturk_id"), CrowdHit.environment == bindparam("environment"))

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
-from mitl.crowd_server.store.database import Prepared, Wide, add_row, change_row, every, first
+from mitl.crowd_server.store.database import Books, Prepared, Wide, add_row, change_row, every, first
 from mitl.crowd_server.store.models import (
     CrowdAssignment,
     CrowdWorker,
@@ -199,11 +199,10 @@ _FIND_IDENTITY = (
 )
 
 
-def find_identity(
-    connection: Connection, environment: Environment, scope: str, external_id: str
-) -> WorkerRow | None:
+def find_identity(books: Books, scope: str, external_id: str) -> WorkerRow | None:
     """The worker whom this participant is; ``scope`` says where the id is unique."""
-    return first(connection, WorkerRow, _FIND_IDENTITY, of=environment, by=scope, known_as=external_id)
+    values = {"of": books.environment, "by": scope, "known_as": external_id}
+    return first(books.connection, WorkerRow, _FIND_IDENTITY, **values)
 
 
 def add_identity(connection: Connection, worker: WorkerRow, scope: str, external_id: str) -> None:

@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -213,10 +212,11 @@ def arrive(site: Site, request: Request) -> Response:
         status = 200 if error.is_bare else 400
         return _refuse(site, panel, status, f"{error} Open the study from {profile.title} again.")
     with site.database.write(panel.environment) as connection:
-        worker = _worker(connection, site, panel, profile, arrival)
+        books = Books(connection, panel.environment, site.clock())
+        worker = _worker(books, panel, profile, arrival)
         if worker is None:
             return _refuse(site, panel, 410, "This study link was withdrawn.")
-        visit_id = _visit(connection, site, panel, worker, arrival)
+        visit_id = _visit(books, panel, worker, arrival)
     if visit_id is None:
         return _refuse(
             site,
@@ -229,30 +229,26 @@ def arrive(site: Site, request: Request) -> Response:
     return response
 
 
-def _worker(
-    connection: Connection, site: Site, panel: PanelRow, profile: Profile, arrival: Arrival
-) -> WorkerRow | None:
+def _worker(books: Books, panel: PanelRow, profile: Profile, arrival: Arrival) -> WorkerRow | None:
     """The participant's worker, new or known; None where the invitation behind them was revoked."""
     scope = profile.name if profile.is_stable else f"{profile.name}/{panel.slug}"
-    worker = panels.find_identity(connection, panel.environment, scope, arrival.worker)
+    worker = panels.find_identity(books, scope, arrival.worker)
     if worker is not None:
-        return workers.find_worker(connection, worker.mturk_id)
-    invitation = workers.invitation(connection, panel.invitation_id)
+        return workers.find_worker(books.connection, worker.mturk_id)
+    invitation = workers.invitation(books.connection, panel.invitation_id)
     if invitation.revoked_at is not None:
         return None
-    worker = workers.add_worker(connection, invitation, site.clock())
-    panels.add_identity(connection, worker, scope, arrival.worker)
+    worker = workers.add_worker(books.connection, invitation, books.now)
+    panels.add_identity(books.connection, worker, scope, arrival.worker)
     return worker
 
 
-def _visit(
-    connection: Connection, site: Site, panel: PanelRow, worker: WorkerRow, arrival: Arrival
-) -> int | None:
+def _visit(books: Books, panel: PanelRow, worker: WorkerRow, arrival: Arrival) -> int | None:
     """The row of this session's visit, new or old; None where it is another participant's."""
+    connection, now = books.connection, books.now
     visit = panels.find_visit(connection, panel.id, arrival.session)
     if visit is not None:
         return visit.id if visit.worker_id == worker.id else None
-    now = site.clock()
     visit_id = panels.add_visit(connection, panel.id, worker.id, arrival.session, arrival.study, now)
     # Who comes after the panel was closed goes back to it by the way for whom nothing is left.
     if panels.is_closed(connection, panel.id):

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from mitl.core.paging import ListPage, number_in
 from mitl.crowd_server.pages.held import pack
+from mitl.crowd_server.pages.site import download_headers
 from mitl.crowd_server.protocol import qualifying
 from mitl.crowd_server.store import accounts, assignments, leases, persons, qualifications, workers
 from mitl.crowd_server.store.assignments import TimeEstimate
@@ -191,11 +192,7 @@ class _Archive(StreamingResponse):
     """What is held about a worker, on the disk until it was taken or its worker went away."""
 
     def __init__(self, worker: WorkerRow, packed: BinaryIO) -> None:
-        headers = {
-            "Content-Disposition": f'attachment; filename="data-of-{worker.mturk_id}.zip"',
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-        }
+        headers = download_headers(f"data-of-{worker.mturk_id}.zip")
         pieces = iter(lambda: packed.read(1 << 16), b"")
         super().__init__(pieces, headers=headers, media_type="application/zip")
         self._worker_id, self._packed = worker.id, packed

@@ -39,6 +39,9 @@ GRACE = dt.timedelta(seconds=5)
 """How long after a test's time its answers are still taken: the way to the server is not the worker's fault."""
 
 
+_UNDECIDED = ("testing", "pending")
+
+
 @dataclass(frozen=True, slots=True)
 class QualificationStanding:
     """One worker's standing with one qualification type."""
@@ -55,7 +58,7 @@ class QualificationStanding:
     @property
     def is_undecided(self) -> bool:
         """Whether a request is on its way."""
-        return self.state in ("testing", "pending")
+        return self.state in _UNDECIDED
 
 
 def is_testing(request: RequestRow, now: dt.datetime) -> bool:
@@ -73,16 +76,13 @@ def standing(
     """
     if last is None:
         return QualificationStanding(own, held, None, "none", own.active, None)
-    if is_testing(last, now):
-        return QualificationStanding(own, held, last, "testing", False, None)
-    if last.state is RequestState.PENDING:
-        return QualificationStanding(own, held, last, "pending", False, None)
-    state = "overdue" if last.state is RequestState.TESTING else last.state.value
-    delay = own.terms.retry_delay_s
-    if delay is None:
-        return QualificationStanding(own, held, last, state, False, None)
-    retry_at = (last.submitted_at or last.started_at) + dt.timedelta(seconds=delay)
-    return QualificationStanding(own, held, last, state, own.active and now >= retry_at, retry_at)
+    is_overdue = last.state is RequestState.TESTING and not is_testing(last, now)
+    state = "overdue" if is_overdue else last.state.value
+    retry_at, delay = None, own.terms.retry_delay_s
+    if delay is not None and state not in _UNDECIDED:
+        retry_at = (last.submitted_at or last.started_at) + dt.timedelta(seconds=delay)
+    may_request = own.active and retry_at is not None and now >= retry_at
+    return QualificationStanding(own, held, last, state, may_request, retry_at)
 
 
 def is_shown(own: QualificationStanding, asked_for: set[str]) -> bool:

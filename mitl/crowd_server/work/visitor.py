@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mitl.core.paging import number_in
-from mitl.crowd_server.pages.site import NoticeError, Site, read_form
+from mitl.crowd_server.pages.site import NoticeError, Site, keep_cookie, read_form
 from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
 from mitl.crowd_server.store import leases, panels, workers
 from mitl.crowd_server.store.database import Books, in_thread
@@ -259,14 +259,7 @@ def join(site: Site, request: Request) -> Response:
 
 def _probe(request: Request) -> Response:
     response = RedirectResponse(f"{request.url.path}?again=1", 303)
-    response.set_cookie(
-        PROBE_COOKIE,
-        "1",
-        path="/w/join",
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="lax",
-    )
+    keep_cookie(request, response, PROBE_COOKIE, "1", path="/w/join", samesite="lax")
     return response
 
 
@@ -279,15 +272,7 @@ def start_session(
 ) -> None:
     """Make this browser the worker's, by a sealed cookie that lasts; ``others`` are cookies beside it."""
     for name, value in {COOKIE: seal(site.secret, "worker", worker.mturk_id), **others}.items():
-        response.set_cookie(
-            name,
-            value,
-            max_age=COOKIE_AGE_S,
-            path="/w",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
+        keep_cookie(request, response, name, value, max_age=COOKIE_AGE_S, path="/w", samesite="lax")
 
 
 def seal_lease(site: Site, worker: str, assignment_id: int, accepted_at: dt.datetime) -> str:
