@@ -13,7 +13,7 @@ import pyarrow as pa
 from mitl.positives.datasheet import KINDS, together
 from mitl.positives.folders import REFERENCES
 from mitl.positives.markdown import listed, percent
-from mitl.positives.release_input import ReleaseCard, ReleaseInput
+from mitl.positives.release_input import MadeOf, ReleaseCard, ReleaseInput
 from mitl.positives.sheet_audit import learnt, machine_counts, machine_told, rounds_told, unasked
 from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
@@ -68,7 +68,7 @@ FILE_NOTES = {
     "conflicts.csv": ("text/csv", "Pairs on which people, CxC and the original annotation disagree."),
     "datasheet.md": ("text/markdown", "How the data came to be, and what to keep in mind."),
     "certificate.json": (
-        "application/json",
+        JSON,
         "How complete and how right the release is, with a known confidence.",
     ),
     "audit.parquet": (PARQUET, "One row per pair that the audit drew, with its probability and its answers."),
@@ -174,13 +174,14 @@ def croissant(
         notes["sources"] = f"What speaks for this: {', '.join(PositiveSource)}."
     notes_of = _NOTES_OF | {"judgements": {question.column: question.meaning for question in data.questions}}
     held = file_notes(data)
+    ratings = ["ratings in the layout of Crisscrossed Captions"] if data.has_ratings else []
+    if ratings and data.origins.rated_in:
+        ratings = [f"{ratings[0]}: {file.name}, SHA-256 {file.sha256}" for file in data.origins.rated_in]
     return {
-        **head(data.name, data.card, _described(data, summary)),
-        **provenance(data.card, _derived(data), _activities(data, summary)),
+        **head(data, _described(data, summary)),
+        **provenance(data.card, [data.dataset, *ratings], _activities(data, summary)),
         **rai(data, summary),
-        "distribution": [
-            file_object(name, content, held[name]) for name, content in sorted(files.items()) if name in held
-        ],
+        "distribution": distribution(files, held),
         "recordSet": [
             record_set(name, schema, held[f"{name}.parquet"][1], notes | notes_of.get(name, {}))
             for name, schema in sorted(schemas.items())
@@ -188,8 +189,9 @@ def croissant(
     }
 
 
-def head(name: str, card: ReleaseCard, described: str) -> dict[str, object]:
+def head(data: MadeOf, described: str) -> dict[str, object]:
     """What a release is called and what its makers state of it; ``described`` where they do not describe it."""
+    card = data.card
     optional = {
         "license": card.license,
         "url": card.url,
@@ -201,7 +203,7 @@ def head(name: str, card: ReleaseCard, described: str) -> dict[str, object]:
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", SPECIFICATION],
-        "name": name,
+        "name": data.name,
         "description": card.description or described,
         "version": card.version,
         "isLiveDataset": False,
@@ -232,12 +234,6 @@ def _activity(label: str, programs: Collection[str]) -> dict[str, object]:
     return told | ({"prov:wasAssociatedWith": agents} if agents else {})
 
 
-def _derived(data: ReleaseInput) -> list[str]:
-    ratings = "ratings in the layout of Crisscrossed Captions"
-    files = [f"{ratings}: {file.name}, SHA-256 {file.sha256}" for file in data.origins.rated_in]
-    return [data.dataset, *((files or [ratings]) if data.has_ratings else [])]
-
-
 def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[str]]:
     done: list[tuple[bool, str, Collection[str]]] = [
         (bool(summary.proposed_by), "Machine annotators proposed pairs", summary.proposed_by),
@@ -260,19 +256,22 @@ def _described(data: ReleaseInput, summary: Summary) -> str:
     return f"Positive pairs of images and captions of {data.dataset}, {told}."
 
 
-def file_object(name: str, content: bytes, told: tuple[str, str]) -> dict[str, object]:
-    """A file of the release; ``told`` its media type, and what it holds."""
-    encoding, note = told
-    return {
-        "@type": "cr:FileObject",
-        "@id": name,
-        "name": name,
-        "description": note,
-        "contentUrl": name,
-        "contentSize": f"{len(content)} B",
-        "encodingFormat": encoding,
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
+def distribution(files: Mapping[str, bytes], told: Mapping[str, tuple[str, str]]) -> list[dict[str, object]]:
+    """The files of a release whose media type and content are ``told``."""
+    return [
+        {
+            "@type": "cr:FileObject",
+            "@id": name,
+            "name": name,
+            "description": told[name][1],
+            "contentUrl": name,
+            "contentSize": f"{len(content)} B",
+            "encodingFormat": told[name][0],
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        for name, content in sorted(files.items())
+        if name in told
+    ]
 
 
 def record_set(name: str, schema: pa.Schema, note: str, notes: Mapping[str, str]) -> dict[str, object]:

@@ -147,6 +147,9 @@ def _remedy(data: ReleaseInput, summary: Summary) -> str:
 
 
 def _composition(data: ReleaseInput, summary: Summary) -> str:
+    money = "practice money" if data.environment is Environment.SANDBOX else "real money"
+    if not data.origins.batches and not data.has_collected:
+        money = "nothing was posted in it"
     rows = [
         ("positives", f"{summary.positives:,}"),
         *((f"… that {_SPEAKS[s]}", f"{summary.by_source[s]:,}") for s in summary.sources),
@@ -167,17 +170,11 @@ def _composition(data: ReleaseInput, summary: Summary) -> str:
         ("pairs on which sources disagree (`conflicts.csv`)", f"{summary.conflicts:,}"),
         ("positives taken out by exclusion lists", f"{summary.excluded:,}"),
         ("data set", plain(data.dataset)),
-        ("environment", f"{data.environment.value} ({_money(data)})"),
+        ("environment", f"{data.environment.value} ({money})"),
     ]
     return table(("", ""), rows) + (
         "\n\nImages and captions are named by their ids and are not part of the release."
     )
-
-
-def _money(data: ReleaseInput) -> str:
-    if not data.origins.batches and not data.has_collected:
-        return "nothing was posted in it"
-    return "practice money" if data.environment is Environment.SANDBOX else "real money"
 
 
 def _collected(data: ReleaseInput, found: Collecting) -> str:

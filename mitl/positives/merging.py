@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Ints, contains, distinct, unpack_ids
+from mitl.core.arrays import Ints, contains, distinct, unpack_ids
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.exclusions import Exclusions
@@ -195,7 +195,15 @@ def merge(evidence: pd.DataFrame, rules: MergeRules, exclusions: Exclusions) -> 
             SOURCES.index(PositiveSource.MACHINE),
         ).astype(np.int8),
     )
-    return Merged(merged, _official_queries(pairs, verified, rated, exclusions) if rules.official else None)
+    if not rules.official:
+        return Merged(merged)
+    # A query needs a verified and a CxC positive, both looked for before exclusion lists apply.
+    sides = zip(Direction, unpack_ids(pairs), (exclusions.images, exclusions.captions), strict=True)
+    listed = {
+        direction: frozenset(np.intersect1d(ids[verified], ids[rated]).tolist()) - gone
+        for direction, ids, gone in sides
+    }
+    return Merged(merged, listed)
 
 
 def listed_queries(
@@ -220,19 +228,4 @@ def listed_queries(
         listed[direction] = {
             int(asked[start]): tuple(part.tolist()) for start, part in zip(starts, parts, strict=False)
         }
-    return listed
-
-
-def _official_queries(
-    pairs: Ints, verified: Flags, rated: Flags, exclusions: Exclusions
-) -> dict[Direction, frozenset[int]]:
-    """Queries with a verified and with a CxC positive, both looked for before exclusion lists apply."""
-    images, captions = unpack_ids(pairs)
-    listed = {}
-    for direction, ids, gone in (
-        (Direction.I2T, images, exclusions.images),
-        (Direction.T2I, captions, exclusions.captions),
-    ):
-        both = np.intersect1d(ids[verified], ids[rated])
-        listed[direction] = frozenset(both.tolist()) - gone
     return listed

@@ -6,6 +6,7 @@ The folder that others load is made from records alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,12 @@ from mitl.core.formats import csv_bytes
 from mitl.datasets.cxc import LAYOUT
 from mitl.errors import ReleaseError
 from mitl.judgements.similarity import Aggregation
-from mitl.positives.croissant import PARQUET, file_object, head, provenance, record_set
+from mitl.positives.croissant import PARQUET, distribution, head, provenance, record_set
 from mitl.positives.datasheet import rights
 from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, WrittenRelease, put_release
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.privacy import TIME_STEP_MS, pseudonym, refuse_leaks
 from mitl.positives.rating_input import (
-    AskedWording,
     ControlRecord,
     RatingInput,
     RatingSummary,
@@ -151,7 +151,6 @@ def _croissant(
     data: RatingInput, summary: RatingSummary, files: Mapping[str, bytes], schema: pa.Schema
 ) -> dict[str, object]:
     """The folder described in MLCommons' Croissant."""
-    notes = _notes(data.split)
     workers = f"{several(summary.counts['workers'], 'worker')} with ratings in this release"
     encoders = sorted({name for some in data.encoders.values() for name in some})
     activities: dict[str, Collection[str]] = (
@@ -159,7 +158,7 @@ def _croissant(
     )
     activities["People rated pairs from 0 to 5"] = ()
     return {
-        **head(data.name, data.card, f"How alike items of {data.dataset} are, rated by people from 0 to 5."),
+        **head(data, f"How alike items of {data.dataset} are, rated by people from 0 to 5."),
         **provenance(data.card, [data.dataset], activities),
         "rai:annotationsPerItem": f"{data.min_ratings} or more on each scored pair",
         "rai:dataAnnotationProtocol": "People set a slider from 0 to 5 for two captions, two images, or an image and a "
@@ -172,11 +171,7 @@ def _croissant(
             "No ids of workers, and no hash of one that could be tried: pseudonyms are keyed by a secret that "
             "stays with the makers."
         ],
-        "distribution": [
-            file_object(name, content, notes[name])
-            for name, content in sorted(files.items())
-            if name in notes
-        ],
+        "distribution": distribution(files, _notes(data.split)),
         "recordSet": [record_set("ratings", schema, _NOTES[RATINGS][1], COLUMN_NOTES)],
     }
 
@@ -232,7 +227,8 @@ def ratings_table(data: RatingInput) -> pa.Table:
         rows["text"] = rows["text"].astype(object).where(rows["text"].notna(), "")
     order = ["task", "first", "second", "worker", "repeated", "outcome", "score", "reversed", "usable"]
     rows = rows.sort_values([*order, "counted", "active_ms", *texts], kind="stable", ignore_index=True)
-    first, second = _all_named(data, rows)
+    named = [_named(data, task, rows[rows["task"] == place]) for place, task in enumerate(TASKS)]
+    first, second = (list(chain.from_iterable(names)) for names in zip(*named, strict=True))
     outcomes, score = [outcome.value for outcome in Outcome], rows["score"].to_numpy(np.float64)
     active = rows["active_ms"]
     return pa.table(
@@ -254,17 +250,6 @@ def ratings_table(data: RatingInput) -> pa.Table:
 def _named(data: RatingInput, task: Likeness, rows: pd.DataFrame) -> tuple[list[str], list[str]]:
     first, second = (data.names[side] for side in task.sides)
     return [first[n] for n in rows["first"].tolist()], [second[n] for n in rows["second"].tolist()]
-
-
-def _all_named(data: RatingInput, rows: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """The names of first and second items of rows of several tasks, in order of the tasks."""
-    first: list[str] = []
-    second: list[str] = []
-    for place, task in enumerate(TASKS):
-        of_task = _named(data, task, rows[rows["task"] == place])
-        first += of_task[0]
-        second += of_task[1]
-    return first, second
 
 
 def _methods(rows: pd.DataFrame) -> list[str]:
@@ -405,16 +390,11 @@ def _rating(data: RatingInput) -> str:
     ]
     for task, wordings in data.asked.items():
         for wording in wordings:
-            parts.append(f"{task.value.upper()}, {_RATED[task]}: {_wording(wording)}")
+            told = f"wording `{plain(wording.template)}`, “{plain(wording.title)}”"
+            levels = "\n".join(f"- {value}: {plain(level)}" for value, level in enumerate(wording.levels))
+            more = f" The levels:\n\n{levels}" if levels else ""
+            parts.append(f"{task.value.upper()}, {_RATED[task]}: {told}.{more}")
     return "\n\n".join(parts)
-
-
-def _wording(wording: AskedWording) -> str:
-    told = f"wording `{plain(wording.template)}`, “{plain(wording.title)}”"
-    if not wording.levels:
-        return f"{told}."
-    levels = "\n".join(f"- {value}: {plain(level)}" for value, level in enumerate(wording.levels))
-    return f"{told}. The levels:\n\n{levels}"
 
 
 _EXPECTED: Mapping[SimilarityRole, tuple[str, str]] = {

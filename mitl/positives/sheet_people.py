@@ -156,19 +156,13 @@ def time_and_pay(origins: Origins, card: ReleaseCard, environment: Environment, 
     measured = "not measured" if seconds is None else f"{seconds:.1f} s"
     rows = [("median active time a pair, as its page measured it", measured)]
     if pay is not None:
-        median, hourly, bonuses = (
-            pay.median_page_s,
-            pay.median_hourly_cents,
-            format_dollars(pay.bonuses_cents),
-        )
+        median, hourly = pay.median_page_s, pay.median_hourly_cents
+        bonuses = f"{format_dollars(pay.bonuses_cents)} to {several(pay.bonus_workers, 'worker')}"
         rows += [
             ("median active time a HIT", "not measured" if median is None else f"{median:.0f} s"),
             ("paid HITs, of which timed", f"{pay.pages:,}, {pay.timed_pages:,}"),
             ("rewards paid", format_dollars(pay.rewards_cents)),
-            (
-                "bonuses paid",
-                f"{bonuses} to {several(pay.bonus_workers, 'worker')}" if pay.bonus_workers else "none",
-            ),
+            ("bonuses paid", bonuses if pay.bonus_workers else "none"),
             ("fees", format_dollars(pay.fees_cents)),
             (
                 "median pay for an hour of active time, over workers, bonuses included",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -177,11 +177,19 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
         positives = official_positives(cast(OfficialSet, name.removeprefix("official-")))
         return PositiveSet(name, positives, None)
     kind, _, path = name.partition(":")
+    file, folder = Path(path), Path(name)
     if kind == "cxc" and path:
-        return PositiveSet(name, _rated(Path(path)), None, dataset_sha256=dataset_of(Path(path).parent))
+        rated = cxc.positives(cxc.read_sits(file))
+        ids = id_kind(id_ for pair in rated for id_ in pair)
+        found = ReleasePositives.of(file.name, ids, by_query(rated))
+        return PositiveSet(name, found, None, dataset_sha256=dataset_of(file.parent))
     if kind == "plausible" and path:
-        return PositiveSet(name, _plausible(Path(path), image_of), None)
-    folder = Path(name)
+        known = (
+            listed_matches(file)
+            if file.is_dir()
+            else matches_by_objects(read_image_objects(file), image_of())
+        )
+        return PositiveSet(name, ReleasePositives.of(file.name, IdKind.INTEGER, known), None)
     if not folder.is_dir():
         raise ReleaseError(f"there is no set of positives {name!r}; give {FORMS}")
     if (folder / MANIFEST).is_file():
@@ -189,18 +197,6 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
         positives = _agreeing(read_release(folder), folder)
         return PositiveSet(name, positives, verified_pairs(folder), folder, form, dataset_of(folder))
     return PositiveSet(name, _agreeing(read_positives_json(folder), folder), None)
-
-
-def _rated(path: Path) -> ReleasePositives:
-    rated = cxc.positives(cxc.read_sits(path))
-    return ReleasePositives.of(path.name, id_kind(id_ for pair in rated for id_ in pair), by_query(rated))
-
-
-def _plausible(path: Path, image_of: ImageOf) -> ReleasePositives:
-    known = (
-        listed_matches(path) if path.is_dir() else matches_by_objects(read_image_objects(path), image_of())
-    )
-    return ReleasePositives.of(path.name, IdKind.INTEGER, known)
 
 
 def _agreeing(found: ReleasePositives, folder: Path) -> ReleasePositives:
@@ -246,8 +242,7 @@ def _pairs(table: pa.Table) -> frozenset[tuple[str, str]]:
     return frozenset(zip(*columns, strict=True))
 
 
-def read_table(folder: Path, name: str, *columns: str) -> list[dict[str, object]]:
-    """These columns of the rows of one of a release's tables, after the pair; checked against its manifest."""
+def read_pairs(folder: Path, name: str, *columns: str) -> list[tuple[tuple[str, str], dict[str, Any]]]:
+    """(image id, caption id) and these columns of each row of a release's table, checked against its manifest."""
     table = checked_table(folder, read_manifest(folder), name, [*_PAIR, *columns])
-    rows: list[dict[str, object]] = table.to_pylist()
-    return rows
+    return [((str(row["image_id"]), str(row["caption_id"])), row) for row in table.to_pylist()]

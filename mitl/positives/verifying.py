@@ -72,7 +72,9 @@ def verify_release(folder: Path) -> Verification:
         return Verification(name, made_by, len(files), changed)
     audit = read_audit(folder, manifest)
     if audit is None:
-        differences = [*_leftovers(manifest, files)]
+        differences = []
+        if "audit" in _part(manifest, "configuration") or any(name.startswith("audit") for name in files):
+            differences.append(f"the release was certified, and {CERTIFICATE} is not among its files")
         if manifest["format"] == FORMAT:
             differences += _lists(folder, manifest, _table(folder, manifest, "positives", _PAIR))
         return Verification(name, made_by, len(files), tuple(differences))
@@ -146,12 +148,6 @@ def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
     for path in sorted(folder.iterdir()):
         if path.name not in files and path.name != MANIFEST and not path.name.startswith("."):
             yield f"{path.name} is not a file of the release"
-
-
-def _leftovers(manifest: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[str]:
-    """What speaks of a certificate where there is none."""
-    if "audit" in _part(manifest, "configuration") or any(name.startswith("audit") for name in files):
-        yield f"the release was certified, and {CERTIFICATE} is not among its files"
 
 
 def _lists(folder: Path, manifest: Mapping[str, Any], positives: pd.DataFrame) -> Iterator[str]:

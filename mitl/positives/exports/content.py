@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mitl.errors import ReleaseError
 from mitl.positives.folders import MANIFEST
-from mitl.positives.sources import read_table
+from mitl.positives.sources import read_pairs
 from mitl.records import Direction, PartKind
 from mitl.records.forms import SetForm
 
@@ -123,8 +123,8 @@ def judged_pairs(folder: Path, direction: Direction, positives: ByQuery) -> dict
     judged = {query: dict.fromkeys(items, 1) for query, items in positives.items()}
     if not (folder / MANIFEST).is_file():
         return judged
-    for row in read_table(folder, "negatives.parquet"):
-        query, item = direction.ordered(str(row["image_id"]), str(row["caption_id"]))
+    for pair, _ in read_pairs(folder, "negatives.parquet"):
+        query, item = direction.ordered(*pair)
         if query in judged:
             judged[query].setdefault(item, 0)
     return judged

@@ -23,7 +23,7 @@ from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_metrics
 from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, MetricRequest, asked_metrics
 from mitl.positives.folders import MANIFEST
-from mitl.positives.sources import read_table
+from mitl.positives.sources import read_pairs
 from mitl.records import Direction
 from mitl.stages.evaluating.models import Block, Ranked, Sides, strange_ids_hint
 from mitl.stages.evaluating.scoring import ScoredTask
@@ -288,11 +288,13 @@ def release_grades(folder: Path, sides: Sides) -> GradedTask:
     """
     if not (folder / MANIFEST).is_file():
         raise UsageError(f"{str(folder)!r} holds positives alone, without grades; leave --graded out")
-    rows = [row for name in _TABLES for row in read_table(folder, name, "label") if row["label"] is not None]
-    images = [sides.images.number_of.get(str(row["image_id"])) for row in rows]
-    captions = [sides.captions.number_of.get(str(row["caption_id"])) for row in rows]
-    labels = [str(row["label"]) for row in rows]
-    kept = [row for row in zip(images, captions, labels, strict=True) if None not in row]
+    images, captions = sides.images.number_of, sides.captions.number_of
+    rows = (
+        (images.get(image), captions.get(caption), row["label"])
+        for name in _TABLES
+        for (image, caption), row in read_pairs(folder, name, "label")
+    )
+    kept = [row for row in rows if None not in row]
     if not kept:
         raise ReleaseError(
             f"nobody judged a pair in {str(folder)!r}, so it holds no grades; leave --graded out"

@@ -23,8 +23,8 @@ from mitl.positives.sources import (
     count,
     overlap,
     quality,
+    read_pairs,
     read_set,
-    read_table,
 )
 from mitl.records import Direction, StageResult, Table, several
 from mitl.records.results import printed_by
@@ -130,6 +130,11 @@ def compare(
         },
         "overlap": overlaps,
     }
+    pairs = tuple(
+        (name, direction, *(sizes[part] for part in ("both", "only_first", "only_second")))
+        for name, by_direction in overlaps.items()
+        for direction, sizes in by_direction.items()
+    )
     return StageResult(
         counts=counts,
         paths=paths,
@@ -137,7 +142,7 @@ def compare(
         tables=(
             _count_table(sets, queries, positives),
             for_people(f"in percent, against what {last.name} verified", QUALITIES, compared_sets(qualities)),
-            _overlap_table(overlaps, last.name),
+            Table("pairs", ("set", "direction", "in both", "in it alone", f"in {last.name} alone"), pairs),
         ),
         lines=(f"the pairs on which {sets[0].name} and {last.name} differ: {differences}",)
         if differences
@@ -211,15 +216,6 @@ def _count_table(
     )
 
 
-def _overlap_table(overlaps: Mapping[str, Mapping[str, Mapping[str, int]]], last: str) -> Table:
-    rows = tuple(
-        (name, direction, sizes["both"], sizes["only_first"], sizes["only_second"])
-        for name, by_direction in overlaps.items()
-        for direction, sizes in by_direction.items()
-    )
-    return Table("pairs", ("set", "direction", "in both", "in it alone", f"in {last} alone"), rows)
-
-
 def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> bytes:
     """CSV of the pairs that one of the two holds alone, in the order of their ids, with the evidence of releases."""
     evidence = [_evidence(positive_set.folder) for positive_set in (last, first)]
@@ -240,14 +236,10 @@ def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Directi
 
 def _evidence(folder: Path | None) -> tuple[dict[_Pair, Mapping[str, Any]], dict[_Pair, list[str]]]:
     """What a release says: its positives, and the usable answers, by pair; nothing of a set that is no release."""
-    positives: dict[_Pair, Mapping[str, Any]] = {}
     answers: dict[_Pair, list[str]] = {}
     if folder is None:
-        return positives, answers
-    for row in read_table(folder, "positives.parquet", "label", "sources", "annotators"):
-        positives[str(row["image_id"]), str(row["caption_id"])] = row
-    for row in read_table(folder, "judgements.parquet", "label", "usable"):
+        return {}, answers
+    for pair, row in read_pairs(folder, "judgements.parquet", "label", "usable"):
         if row["usable"] and row["label"] is not None:
-            pair = str(row["image_id"]), str(row["caption_id"])
-            answers.setdefault(pair, []).append(str(row["label"]))
-    return positives, answers
+            answers.setdefault(pair, []).append(row["label"])
+    return dict(read_pairs(folder, "positives.parquet", "label", "sources", "annotators")), answers

@@ -125,6 +125,7 @@ def origins(
     session, settings = context.session, context.settings
     posted = {batch.name for batch in known.batches if batch.source is JudgementSource.CROWD}
     names = {Direction.I2T: known.image_ids, Direction.T2I: known.caption_ids}
+    lists = Counter((row.source, row.kind) for row in item_store.exclusions(session))
     return Origins(
         kinds={row.name: row.kind for row in proposal_store.annotators(session)},
         runs=proposal_runs(session, known.dataset, names, settings.seed),
@@ -141,7 +142,7 @@ def origins(
         pay=pay(settings, context.environment, known.settled),
         past_work=_past_work(session, known),
         rated_in=item_store.rating_files(session),
-        exclusions=_exclusion_lists(session),
+        exclusions=tuple(ExclusionList(*entry, n) for entry, n in sorted(lists.items())),
     )
 
 
@@ -295,15 +296,4 @@ def _past_work(session: Session, facts: ReleaseFacts) -> tuple[PastWork, ...]:
         )
         for batch in facts.batches
         if batch.source is JudgementSource.IMPORT
-    )
-
-
-def _exclusion_lists(session: Session) -> tuple[ExclusionList, ...]:
-    """How many entries each source has of each kind."""
-    counts = Counter((row.source, row.kind) for row in item_store.exclusions(session))
-    return tuple(
-        ExclusionList(source, kind, entries)
-        for (source, kind), entries in sorted(
-            counts.items(), key=lambda entry: (entry[0][0], entry[0][1].value)
-        )
     )

@@ -128,6 +128,7 @@ def _input(context: Context, facts: ReleaseFacts, rules: RatingRules, name: str)
     state = standing(context, rules.method)
     ratings, texts = _given(context, facts, state, with_texts=rules.with_texts)
     rated = [task for task in TASKS if len(state.of(task)[0])]
+    batches = {batch.name for batch in facts.batches}
     return RatingInput(
         name=name,
         dataset=facts.dataset.name,
@@ -153,7 +154,13 @@ def _input(context: Context, facts: ReleaseFacts, rules: RatingRules, name: str)
         rule=RULE.removeprefix("rule: "),
         seeds={"project": settings.seed},
         configuration={"batches": [_batch(facts, batch) for batch in facts.batches]},
-        origins=_origins(context, facts, ratings),
+        origins=Origins(
+            crowd=crowd(
+                context, [row for row in facts.submissions if row.batch in batches], ratings["worker"]
+            ),
+            batches=batch_pay(facts),
+            pay=pay(settings, context.environment, facts.settled),
+        ),
         texts=texts,
         card=release_card(settings),
     )
@@ -252,15 +259,6 @@ def _controls(ratings: pd.DataFrame) -> tuple[ControlRecord, ...]:
     return tuple(
         ControlRecord(role, len(values), float(values.mean()) if len(values) else None)
         for role, values in figures.items()
-    )
-
-
-def _origins(context: Context, facts: ReleaseFacts, ratings: pd.DataFrame) -> Origins:
-    names = {batch.name for batch in facts.batches}
-    return Origins(
-        crowd=crowd(context, [row for row in facts.submissions if row.batch in names], ratings["worker"]),
-        batches=batch_pay(facts),
-        pay=pay(context.settings, context.environment, facts.settled),
     )
 
 
