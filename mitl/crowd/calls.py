@@ -7,12 +7,13 @@ made again under the same key and token, and a call that is done is never made a
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, TypeGuard, TypeVar
 
@@ -94,7 +95,7 @@ def make_calls(
     if not calls:
         return 0
     pool = ThreadPoolExecutor(1 if in_order else THREADS, thread_name_prefix=kind)
-    run = _Run(context, operation, pool, refusals)
+    run = _Run(context, operation, pool, refusals, context.now())
     try:
         with quick_turns(), context.progress(label or kind, len(calls)) as advance:
             for start in range(0, len(calls), WINDOW):
@@ -156,6 +157,7 @@ def _rows(calls: Sequence[Call[Any]]) -> list[tuple[str, str | None, str]]:
     return [(call.key, call.token, json.dumps(call.request)) for call in calls]
 
 
+@dataclass
 class _Run(Generic[T, R]):
     """Windows of calls: each is announced and sent while the last calls of the one ahead of it are made, and before
     that one is booked; so neither costs any waiting.
@@ -163,59 +165,54 @@ class _Run(Generic[T, R]):
     No transaction is open while calls are awaited, so that other processes can write meanwhile.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        operation: Operation[T, R],
-        pool: ThreadPoolExecutor,
-        refusals: dict[str, CrowdError] | None,
-    ) -> None:
-        self._refusals = refusals
-        self._context, self._session, self._operation, self._pool = context, context.session, operation, pool
-        self._open: dict[Future[R], Call[T]] = {}
-        """Sent and not booked."""
-        self._over: SimpleQueue[Future[R]] = SimpleQueue()
-        self._in_flight = 0
-        self._sent_at = context.now()
-        self.made = 0
-        self.failure: BaseException | None = None
-        """The first."""
+    context: Context
+    operation: Operation[T, R]
+    pool: ThreadPoolExecutor
+    refusals: dict[str, CrowdError] | None
+    sent_at: dt.datetime
+    open: dict[Future[R], Call[T]] = field(default_factory=dict)
+    """Sent and not booked."""
+    over: SimpleQueue[Future[R]] = field(default_factory=SimpleQueue)
+    in_flight: int = 0
+    made: int = 0
+    failure: BaseException | None = None
+    """The first."""
 
     def send(self, calls: Sequence[Call[T]]) -> list[Future[R]]:
         """Write down that these calls are about to be made, and send those that are not done yet."""
-        session, kind = self._session, self._operation.kind
-        done = journal.announce(session, kind, _rows(calls), self._sent_at)
+        session, kind = self.context.session, self.operation.kind
+        done = journal.announce(session, kind, _rows(calls), self.sent_at)
         left = [call for call in calls if call.key not in done]
         session.commit()
-        sent = {self._pool.submit(self._operation.call, call.subject): call for call in left}
+        sent = {self.pool.submit(self.operation.call, call.subject): call for call in left}
         for future in sent:
-            future.add_done_callback(self._over.put)
-        self._open.update(sent)
-        self._in_flight += len(sent)
+            future.add_done_callback(self.over.put)
+        self.open.update(sent)
+        self.in_flight += len(sent)
         return list(sent)
 
     def await_all_but(self, count: int, advance: Callable[[int], None]) -> bool:
         """Wait until no more than so many calls are in flight; False where one of those awaited has failed."""
         good = True
-        while self._in_flight > count:
-            future = self._over.get()
-            self._in_flight -= 1
+        while self.in_flight > count:
+            future = self.over.get()
+            self.in_flight -= 1
             good &= (fault := future.exception()) is None or self._is_taken(fault)
             advance(1)
         return good
 
     def _is_taken(self, fault: BaseException) -> TypeGuard[CrowdError]:
         """Whether it is a refusal of this call alone, which the caller takes; not one of a key or for want of money."""
-        if self._refusals is None or not isinstance(fault, CrowdError) or isinstance(fault, FundsError):
+        if self.refusals is None or not isinstance(fault, CrowdError) or isinstance(fault, FundsError):
             return False
         return not fault.unclear and (fault.code or "").startswith("AWS.MechanicalTurk.")
 
     def book_made(self, awaited: Collection[Future[R]] = ()) -> None:
         """Wait for the calls that were sent, but for those of ``awaited``, and book them in one transaction."""
-        over = {future: call for future, call in self._open.items() if future not in awaited}
+        over = {future: call for future, call in self.open.items() if future not in awaited}
         if not over:
             return
-        session, kind, now = self._session, self._operation.kind, self._context.now
+        session, kind, now = self.context.session, self.operation.kind, self.context.now
         booked: list[tuple[T, R]] = []
         replies: dict[str, str] = {}
         unsent: list[Call[T]] = []
@@ -228,30 +225,30 @@ class _Run(Generic[T, R]):
             else:
                 booked.append((call.subject, future.result()))
                 replies[call.key] = json.dumps(future.result())
-        if booked and self._operation.book is not None:
-            self._operation.book(booked)
+        if booked and self.operation.book is not None:
+            self.operation.book(booked)
         for call, fault in failed:
             # A call that failed may have had its effect all the same.
             unclear = fault.unclear if isinstance(fault, CrowdError) else True
             state = JournalState.SENDING if unclear else JournalState.FAILED
             journal.mark(session, kind, [call.key], state, now(), error=str(fault))
-            if self._refusals is not None and self._is_taken(fault):
-                self._refusals[call.key] = fault
+            if self.refusals is not None and self._is_taken(fault):
+                self.refusals[call.key] = fault
         done = journal.mark_done(session, kind, replies, now())
-        journal.take_back(session, kind, [call.key for call in unsent], self._sent_at)
-        if self._operation.not_made is not None:
+        journal.take_back(session, kind, [call.key for call in unsent], self.sent_at)
+        if self.operation.not_made is not None:
             for call in unsent:
-                self._operation.not_made(call.subject)
+                self.operation.not_made(call.subject)
         session.commit()
         for future in over:
-            del self._open[future]
+            del self.open[future]
         self.made += done
         self.failure = self.failure or next((fault for _, fault in failed if not self._is_taken(fault)), None)
 
     def stop(self, *, cancel: bool) -> None:
         """Wait for what was announced and book it; where ``cancel`` is set, start no further call."""
-        for future in self._open if cancel else ():
+        for future in self.open if cancel else ():
             future.cancel()
-        wait(self._open)
-        self._session.rollback()
+        wait(self.open)
+        self.context.session.rollback()
         self.book_made()

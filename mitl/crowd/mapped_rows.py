@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mitl.crowd.answer_parts import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT, shown
 from mitl.crowd.column_map import ANY, ColumnMap, Source
@@ -48,39 +48,104 @@ def read_mapped(mapping: ColumnMap, cells: Mapping[str, str], places: Sequence[i
         places: the numbers in the columns' names; (0,) where they have none.
     """
     answers: list[MappedAnswer] = []
-    findings: list[Finding] = []
-    unmapped: list[str] = []
-    strange: list[str] = []
+    reading = _Reading(mapping)
     for place in places:
-        for values in _each_place(mapping, cells, place, findings):
+        for values in reading.each_place(cells, place):
             if not values["label"].strip() and not values["image"]:
                 continue  # the page was shorter
-            number = len(answers) + 1
-            answer = _answer(mapping, values, number, findings, unmapped)
+            answer = reading.answer(values, len(answers) + 1)
             by_text = "caption" not in values
             caption = values["caption_text" if by_text else "caption"]
-            role = _role(mapping, values.get("role", ""), strange)
+            role = reading.role(values.get("role", ""))
             answers.append(MappedAnswer(values["image"], caption, by_text, answer, role))
-    return MappedRow(tuple(answers), tuple(findings[:MAX_FINDINGS]), tuple(unmapped), tuple(strange))
+    findings = tuple(reading.findings[:MAX_FINDINGS])
+    return MappedRow(tuple(answers), findings, tuple(reading.unmapped), tuple(reading.unmapped_roles))
 
 
-def _each_place(
-    mapping: ColumnMap, cells: Mapping[str, str], place: int, findings: list[Finding]
-) -> list[dict[str, str]]:
-    """Source → value, once for every part of cells that hold several places."""
-    parts = {name: _parts(source, cells, place) for name, source in mapping.sources.items()}
-    split = {name: len(parts[name]) for name, source in mapping.sources.items() if source.split is not None}
-    if len(set(split.values())) > 1:
-        counts = ", ".join(f"{name} {count}" for name, count in split.items())
-        findings.append(
-            Finding("bad_value", f"cells that belong together have different numbers of parts: {counts}")
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A row as it is read, and what was odd about it so far."""
+
+    mapping: ColumnMap
+    findings: list[Finding] = field(default_factory=list)
+    unmapped: list[str] = field(default_factory=list)
+    unmapped_roles: list[str] = field(default_factory=list)
+
+    def each_place(self, cells: Mapping[str, str], place: int) -> list[dict[str, str]]:
+        """Source → value, once for every part of cells that hold several places."""
+        sources = self.mapping.sources
+        parts = {name: _parts(source, cells, place) for name, source in sources.items()}
+        split = {name: len(parts[name]) for name, source in sources.items() if source.split is not None}
+        if len(set(split.values())) > 1:
+            counts = ", ".join(f"{name} {count}" for name, count in split.items())
+            self._note("bad_value", f"cells that belong together have different numbers of parts: {counts}")
+            return []
+        n_parts = next(iter(split.values()), 1)
+        return [
+            {name: values[number if name in split else 0] for name, values in parts.items()}
+            for number in range(n_parts)
+        ]
+
+    def answer(self, values: Mapping[str, str], place: int) -> PlaceAnswer | None:
+        """What was answered; None where that cannot be told."""
+        cell = values["label"]
+        word = self._word("labels", cell, tuple(Label))
+        if word is None and not cell.strip():
+            self._note("missing_answer", f"place {place} has no usable answer")
+        elif word is None:
+            self.unmapped.append(cell.strip())
+            self._note("bad_value", f"label is {shown(cell)}; the mapping has no word for it")
+        if word is None:
+            return None
+        label = Label(word) if word in set(Label) else None
+        return PlaceAnswer(
+            place=place,
+            outcome=Outcome.ANSWERED if label is not None else Outcome(word),
+            label=label,
+            given=given_answers(
+                **{q.name: self._several(q, values) for q in RATIONALE if q.choices},
+                text=xml_safe(values.get(TEXT.name, "")).strip()[:MAX_TEXT],
+            ),
+            active_ms=self._active_ms(values.get("active_ms", "").strip()),
         )
-        return []
-    n_parts = next(iter(split.values()), 1)
-    return [
-        {name: values[number if name in split else 0] for name, values in parts.items()}
-        for number in range(n_parts)
-    ]
+
+    def role(self, cell: str) -> PairRole:
+        """A candidate where the file says nothing."""
+        if not cell.strip():
+            return PairRole.CANDIDATE
+        word = self._word("roles", cell, tuple(PairRole))
+        if word is None:
+            self.unmapped_roles.append(cell.strip())
+        return PairRole.CANDIDATE if word is None else PairRole(word)
+
+    def _several(self, question: Question, values: Mapping[str, str]) -> tuple[str, ...]:
+        """The words of a cell that may hold several, joined by ``|``."""
+        chosen = set()
+        for part in filter(None, (part.strip() for part in values.get(question.name, "").split("|"))):
+            word = self._word(question.column, part, question.values)
+            if word is None:
+                known = ", ".join(question.values)
+                self._note("bad_value", f"{question.name} is {shown(part)}; known: {known}")
+            else:
+                chosen.add(word)
+        return tuple(value for value in question.values if value in chosen)
+
+    def _word(self, table: str, cell: str, known: Collection[str]) -> str | None:
+        """Our word for the file's value: as the mapping says, else the value itself where it is one of ours."""
+        text, words = cell.strip(), self.mapping.words.get(table, {})
+        if text in words or ANY not in words or not text:
+            return words.get(text, text if text in known else None)
+        return words[ANY]
+
+    def _active_ms(self, text: str) -> int | None:
+        if re.fullmatch(r"[0-9]{1,8}(\.[0-9]+)?", text) and float(text) <= MAX_ACTIVE_MS:
+            return round(float(text))
+        if text:
+            self._note("bad_value", f"active_ms is {shown(text)}; milliseconds up to a day are right")
+        return None
+
+    def _note(self, code: str, detail: str) -> None:
+        self.findings.append(Finding(code, detail))
 
 
 def _parts(source: Source, cells: Mapping[str, str], place: int) -> list[str]:
@@ -98,77 +163,3 @@ def _matched(source: Source, text: str) -> str:
     if match is None:
         return text
     return (match[1] if match.re.groups else match[0]) or ""
-
-
-def _answer(
-    mapping: ColumnMap,
-    values: Mapping[str, str],
-    place: int,
-    findings: list[Finding],
-    unmapped: list[str],
-) -> PlaceAnswer | None:
-    cell = values["label"]
-    word = _word(mapping, "labels", cell, tuple(Label))
-    if word is None:
-        if cell.strip():
-            unmapped.append(cell.strip())
-            findings.append(Finding("bad_value", f"label is {shown(cell)}; the mapping has no word for it"))
-        else:
-            findings.append(Finding("missing_answer", f"place {place} has no usable answer"))
-        return None
-    label = Label(word) if word in set(Label) else None
-    return PlaceAnswer(
-        place=place,
-        outcome=Outcome.ANSWERED if label is not None else Outcome(word),
-        label=label,
-        given=given_answers(
-            **{q.name: _several(mapping, q, values, findings) for q in RATIONALE if q.choices},
-            text=xml_safe(values.get(TEXT.name, "")).strip()[:MAX_TEXT],
-        ),
-        active_ms=_active_ms(values.get("active_ms", ""), findings),
-    )
-
-
-def _role(mapping: ColumnMap, cell: str, strange: list[str]) -> PairRole:
-    """A candidate where the file says nothing."""
-    if not cell.strip():
-        return PairRole.CANDIDATE
-    word = _word(mapping, "roles", cell, tuple(PairRole))
-    if word is None:
-        strange.append(cell.strip())
-        return PairRole.CANDIDATE
-    return PairRole(word)
-
-
-def _several(
-    mapping: ColumnMap, question: Question, values: Mapping[str, str], findings: list[Finding]
-) -> tuple[str, ...]:
-    """The words of a cell that may hold several, joined by ``|``."""
-    chosen = set()
-    for part in filter(None, (part.strip() for part in values.get(question.name, "").split("|"))):
-        word = _word(mapping, question.column, part, question.values)
-        if word is None:
-            known = ", ".join(question.values)
-            findings.append(Finding("bad_value", f"{question.name} is {shown(part)}; known: {known}"))
-        else:
-            chosen.add(word)
-    return tuple(value for value in question.values if value in chosen)
-
-
-def _word(mapping: ColumnMap, table: str, cell: str, known: Collection[str]) -> str | None:
-    """Our word for the file's value: as the mapping says, else the value itself where it is one of ours."""
-    text, words = cell.strip(), mapping.words.get(table, {})
-    if text in words or ANY not in words or not text:
-        as_it_is = text if text in known else None
-        return words.get(text, as_it_is)
-    return words[ANY]
-
-
-def _active_ms(text: str, findings: list[Finding]) -> int | None:
-    text = text.strip()
-    if not text:
-        return None
-    if re.fullmatch(r"[0-9]{1,8}(\.[0-9]+)?", text) and float(text) <= MAX_ACTIVE_MS:
-        return round(float(text))
-    findings.append(Finding("bad_value", f"active_ms is {shown(text)}; milliseconds up to a day are right"))
-    return None

@@ -7,7 +7,7 @@ comes from the caller.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import httpx
@@ -33,16 +33,20 @@ class ScriptedWorker:
     """Seeds the answers; unlike the id that the crowd server gives, the same in every run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SimulationResult:
     """What the scripted workers did."""
 
-    submitted: int
-    skipped: int
+    skipped: int = 0
     """HITs handed out that the caller knew nothing about; they were given back."""
-    by_worker: Mapping[str, int]
+    by_worker: Counter[str] = field(default_factory=Counter)
     """HITs submitted, by the worker's name."""
-    by_character: Mapping[str, int]
+    by_character: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def submitted(self) -> int:
+        """HITs."""
+        return self.by_worker.total()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def run_workers(
         waiting = list(workers)
         while waiting:
             waiting = [worker for worker in waiting if shift.turn(worker)]
-    return SimulationResult(shift.done.total(), shift.skipped, shift.done, shift.by_character)
+    return shift.result
 
 
 def give_back(links: Sequence[str]) -> int:
@@ -120,15 +124,12 @@ class _Shift:
     advance: Advance
     transport: httpx.BaseTransport
     sessions: dict[str, WorkerSession] = field(default_factory=dict)
-    done: Counter[str] = field(default_factory=Counter)
-    """By the worker's name."""
-    by_character: Counter[str] = field(default_factory=Counter)
-    skipped: int = 0
+    result: SimulationResult = field(default_factory=SimulationResult)
 
     def turn(self, worker: ScriptedWorker) -> bool:
         """Let the worker do one HIT; False when there is none left for them."""
-        wanted, most = self.wanted, self.wanted.hits_per_worker
-        if self.left == 0 or (most is not None and self.done[worker.name] >= most):
+        wanted, most, result = self.wanted, self.wanted.hits_per_worker, self.result
+        if self.left == 0 or (most is not None and result.by_worker[worker.name] >= most):
             return False
         session = self.sessions.get(worker.name)
         if session is None:
@@ -143,13 +144,13 @@ class _Shift:
             if truths is not None:
                 break
             session.give_back(task)
-            self.skipped += 1
+            result.skipped += 1
         else:
             return False
         character, key = CHARACTERS[worker.character], wanted.key_of(task.hit_id)
         session.submit(task, PlayedHit(character, wanted.seed, worker.name, key), truths)
         self.left = None if self.left is None else self.left - 1
-        self.done[worker.name] += 1
-        self.by_character[worker.character] += 1
+        result.by_worker[worker.name] += 1
+        result.by_character[worker.character] += 1
         self.advance(1)
         return True

@@ -8,7 +8,8 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
@@ -47,7 +48,7 @@ _ANSWERS: Mapping[type, Callable[[PlayedHit, Any], Answers]] = {
     WriteTruth: answer_texts,
     PickTruth: answer_texts,
 }
-"""Who answers, by what is true of the places; pairs are told by no class of their own."""
+"""Who answers, by what is true of the places, but for pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +142,8 @@ class WorkerSession:
         form = _answer_form(parse_page(self._get(task.frame_url).text), task)
         kinds = {match[2] for control in form.controls if (match := _FIELD.fullmatch(control.name))}
         played = replace(played, turn=self._submitted)
-        answer = _ANSWERS.get(type(next(iter(truths.values()), None)))
-        answers: Answers
-        if answer is not None:
-            answers = answer(played, truths)
-        else:
-            pairs = cast(Mapping[int, Truth], truths)
-            answers = answer_hit(played, pairs, rationale=SHORTCOMING.name in kinds)
+        of_pairs = partial(answer_hit, rationale=SHORTCOMING.name in kinds)
+        answers = _ANSWERS.get(type(next(iter(truths.values()), None)), of_pairs)(played, truths)
         asked = kinds - _MAIN - {question.name for question in RATIONALE}
         if asked:
             rng, hasty = played.rng("questions"), played.character.name != "careful"

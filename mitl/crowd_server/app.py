@@ -81,9 +81,8 @@ def create_app(
     database = Database(engine)
     with database.read() as connection:
         settings = accounts.settings(connection)
-    server_id = settings["server_id"]
     site = Site(
-        server_id=server_id,
+        server_id=settings["server_id"],
         database=database,
         clock=clock,
         secret=settings["secret"],
@@ -93,7 +92,7 @@ def create_app(
     )
 
     def healthz(request: Request) -> Response:
-        about = {"server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
+        about = {"server_id": site.server_id, "service": "mitl-crowd", "charges_fee": False}
         about |= {"workers": counted.workers, "workers_wanted": counted.wanted}
         asked = request.query_params.get("question", "")[:64]
         # The first connection may be one that the database's restart cut, and then the second is a new one.
@@ -132,7 +131,6 @@ def create_app(
     )
     # As the log names them: without what the parts of a path must look like.
     paths = {re.sub(r":\w+}", "}", route.path) for route in app.routes if isinstance(route, Route)}
-    app.state.server_id = server_id
     app.state.spans = session.KeptSpans()
     app.state.meter = counted = meter.Meter({*OPERATIONS, *paths}, workers)
     app.state.site = site

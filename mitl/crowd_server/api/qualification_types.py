@@ -69,7 +69,6 @@ LOCALE = "00000000000000000071"
 MAX_REQUIREMENTS = 10
 MAX_INTEGERS = 15
 MAX_LOCALES = 30
-ACTIONS = ("Accept", "PreviewAndAccept", "DiscoverPreviewAndAccept")
 _WITHOUT_VALUE = ("Exists", "DoesNotExist")
 _OF_A_SET = ("In", "NotIn")
 _OF_LOCALES = ("EqualTo", "NotEqualTo", "In", "NotIn", *_WITHOUT_VALUE)
@@ -133,7 +132,7 @@ def _guard(own: Params) -> Reply:
     if own.has("ActionsGuarded") and own.has("RequiredToPreview"):
         raise invalid("ActionsGuarded", "give either ActionsGuarded or RequiredToPreview")
     if own.has("ActionsGuarded"):
-        return {"ActionsGuarded": own.choice("ActionsGuarded", ACTIONS)}
+        return {"ActionsGuarded": own.choice("ActionsGuarded", tuple(qualifying.GUARDS))}
     if own.has("RequiredToPreview"):
         return {"RequiredToPreview": own.flag("RequiredToPreview")}
     return {}

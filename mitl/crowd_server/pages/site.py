@@ -52,9 +52,11 @@ class Site:
         text = self.templates.get_template(name).render(values)
         return HTMLResponse(text, status, dict(_PAGE_HEADERS))
 
-    def notice(self, status: int, title: str, text: str, link: tuple[str, str] | None = None) -> Response:
-        """A short page that says what happened, with a way on where there is one."""
-        return self.page("notice.html.j2", status=status, title=title, text=text, link=link)
+    def notice(
+        self, status: int, title: str, text: str, link: tuple[str, str] | None = None, **more: Any
+    ) -> Response:
+        """A short page that says what happened, with a way on where there is one, and more where it shows more."""
+        return self.page("notice.html.j2", status=status, title=title, text=text, link=link, **more)
 
 
 class NoticeError(Exception):

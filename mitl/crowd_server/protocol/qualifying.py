@@ -23,7 +23,7 @@ SYSTEM_TYPES = frozenset(
 )
 
 ACTIONS = {"accept": 0, "preview": 1, "discover": 2}
-_GUARDS = {"Accept": 0, "PreviewAndAccept": 1, "DiscoverPreviewAndAccept": 2}
+GUARDS = {"Accept": 0, "PreviewAndAccept": 1, "DiscoverPreviewAndAccept": 2}
 
 _ONE_VALUE: Mapping[str, Callable[[int, int], bool]] = {
     "EqualTo": lambda held, wanted: held == wanted,
@@ -50,8 +50,8 @@ def may(action: str, requirements: str, held: Mapping[str, int | None]) -> bool:
 
 def _guard(requirement: Mapping[str, Any]) -> int:
     if requirement.get("RequiredToPreview"):
-        return _GUARDS["PreviewAndAccept"]
-    return _GUARDS[requirement.get("ActionsGuarded", "Accept")]
+        return GUARDS["PreviewAndAccept"]
+    return GUARDS[requirement.get("ActionsGuarded", "Accept")]
 
 
 def _meets(requirement: Mapping[str, Any], held: Mapping[str, int | None]) -> bool:

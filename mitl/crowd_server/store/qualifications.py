@@ -41,8 +41,8 @@ class QualificationTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class QualificationTypeRow:
-    """A qualification type."""
+class QualificationTypeValues:
+    """What a qualification type is called and says of itself."""
 
     id: int
     mturk_id: str
@@ -51,6 +51,12 @@ class QualificationTypeRow:
     keywords: str
     active: bool
     created_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QualificationTypeRow(QualificationTypeValues):
+    """A qualification type."""
+
     terms: QualificationTerms
 
 
@@ -66,16 +72,10 @@ class QualificationRow:
     revoked_at: dt.datetime | None
 
 
-_TYPE: Wide = select(
-    QualificationType.id,
-    QualificationType.mturk_id,
-    QualificationType.name,
-    QualificationType.description,
-    QualificationType.keywords,
-    QualificationType.active,
-    QualificationType.created_at,
-    *columns(QualificationTerms, QualificationType),
-).where(QualificationType.description != "")
+_SAID = columns(QualificationTypeValues, QualificationType)
+_TYPE: Wide = select(*_SAID, *columns(QualificationTerms, QualificationType)).where(
+    QualificationType.description != ""
+)
 """A deleted type keeps its row, because HITs may still ask for it; its description, which no other lacks, is empty."""
 _HELD: Wide = (
     select(
@@ -152,7 +152,7 @@ def list_types(
 
 
 def _type_row(*row: Any) -> QualificationTypeRow:
-    record: list[Any] = [*row[:7], QualificationTerms(*row[7:])]
+    record: list[Any] = [*row[: len(_SAID)], QualificationTerms(*row[len(_SAID) :])]
     return QualificationTypeRow(*record)
 
 

@@ -279,15 +279,8 @@ def _refuse(site: Site, panel: PanelRow, status: int, text: str) -> Response:
     with site.database.read() as connection:
         study = workers.find_study(connection, panel.environment)
     contact = "" if study is None else study.contact
-    return site.page(
-        "notice.html.j2",
-        status=status,
-        title="This link does not work",
-        text=text,
-        link=None,
-        contact=contact,
-        contact_href=contact_href(contact),
-    )
+    href = contact_href(contact)
+    return site.notice(status, "This link does not work", text, contact=contact, contact_href=href)
 
 
 ROUTES = (
