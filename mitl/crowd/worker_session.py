@@ -66,10 +66,10 @@ class AcceptedHit:
 class WorkerSession:
     """A worker's browser: pages come with cookies, answers go out from a frame of opaque origin."""
 
-    def __init__(self, home: str, client: httpx.Client, sender: httpx.Client) -> None:
-        self._home = home
-        self._client = client
-        self._sender = sender
+    def __init__(self, link: str, transport: httpx.BaseTransport) -> None:
+        self._home = _origin(link) + "/w"
+        self._client = httpx.Client(transport=transport, follow_redirects=True, timeout=_TIMEOUT_S)
+        self._sender = httpx.Client(transport=transport, headers={"Origin": "null"}, timeout=_TIMEOUT_S)
         self._exhausted: set[tuple[tuple[str, str], ...]] = set()
         self._refused: set[str] = set()
         self._listing: WorkerPage | None = None
@@ -84,11 +84,7 @@ class WorkerSession:
             CrowdError: the server refuses the link.
             EndpointError: nothing answers there.
         """
-        session = cls(
-            _origin(link) + "/w",
-            httpx.Client(transport=transport, follow_redirects=True, timeout=_TIMEOUT_S),
-            httpx.Client(transport=transport, headers={"Origin": "null"}, timeout=_TIMEOUT_S),
-        )
+        session = cls(link, transport)
         session._get(link)
         return session
 

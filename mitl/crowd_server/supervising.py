@@ -104,10 +104,10 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _signals_noted(self) -> Iterator[None]:
-        """Note signals instead of dying of them; an ignored Ctrl-C stays ignored."""
-        noted = [number for number in _ENDING if number != signal.SIGINT or not interrupts_ignored()]
+        """Note signals instead of dying of them."""
         before = {
-            number: signal.signal(number, lambda came, frame: self._signals.append(came)) for number in noted
+            number: signal.signal(number, lambda came, frame: self._signals.append(came))
+            for number in _heard()
         }
         try:
             yield
@@ -135,9 +135,8 @@ class Supervisor:
 
     def _be(self, place: int, reports: Connection) -> None:
         """The life of a worker, in its own process."""
-        for number in _ENDING:
-            if number != signal.SIGINT or not interrupts_ignored():
-                signal.signal(number, signal.SIG_DFL)
+        for number in _heard():
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.close(self._alive_end)
         self._crew.begin(place)
@@ -203,6 +202,11 @@ class Supervisor:
             self._crew.gone(place)
         os.close(self._alive)
         os.close(self._alive_end)
+
+
+def _heard() -> list[signal.Signals]:
+    """The signals that end the server: not a Ctrl-C that was ignored when it was started."""
+    return [number for number in _ENDING if number != signal.SIGINT or not interrupts_ignored()]
 
 
 def _how(status: int | None) -> str:

@@ -32,22 +32,21 @@ def _with(shape: Reply, **optional: object) -> Reply:
 
 def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> Reply:
     """A HIT; its question only where one HIT was asked for, because a page of a hundred would weigh megabytes."""
-    values = row.type
     shape = {
         "HITId": row.mturk_id,
         "HITTypeId": row.type.mturk_id,
         "HITGroupId": row.type.group_id,
         "CreationTime": seconds(row.created_at),
-        "Title": values.title,
-        "Description": values.description,
-        "Keywords": values.keywords,
+        "Title": row.type.title,
+        "Description": row.type.description,
+        "Keywords": row.type.keywords,
         "HITStatus": row.status(now),
         "MaxAssignments": row.max_assignments,
-        "Reward": amount(values.reward_cents),
-        "AutoApprovalDelayInSeconds": values.auto_approval_s,
+        "Reward": amount(row.type.reward_cents),
+        "AutoApprovalDelayInSeconds": row.type.auto_approval_s,
         "Expiration": seconds(row.expires_at),
-        "AssignmentDurationInSeconds": values.duration_s,
-        "QualificationRequirements": json.loads(values.requirements),
+        "AssignmentDurationInSeconds": row.type.duration_s,
+        "QualificationRequirements": json.loads(row.type.requirements),
         "HITReviewStatus": "MarkedForReview" if row.reviewing else "NotReviewed",
         "NumberOfAssignmentsPending": row.pending,
         "NumberOfAssignmentsAvailable": max(0, row.slots_left - row.pending),
