@@ -130,9 +130,10 @@ def create_app(
         exception_handlers={DBAPIError: no_database, NoticeError: notice},
     )
     # As the log names them: without what the parts of a path must look like.
-    paths = {re.sub(r":\w+}", "}", route.path) for route in app.routes if isinstance(route, Route)}
+    paths = {one.endpoint: re.sub(r":\w+}", "}", one.path) for one in app.routes if isinstance(one, Route)}
+    app.state.paths = paths
     app.state.spans = session.KeptSpans()
-    app.state.meter = counted = meter.Meter({*OPERATIONS, *paths}, workers)
+    app.state.meter = counted = meter.Meter({*OPERATIONS, *paths.values()}, workers)
     app.state.site = site
     return app
 

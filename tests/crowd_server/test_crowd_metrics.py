@@ -49,6 +49,18 @@ def value(found, name, **labels):
     return found[name, frozenset(labels.items())]
 
 
+def test_a_part_of_an_address_counts_by_its_name_whatever_it_says(crowd_engine):
+    """Also where it says what another part of the address says, or nothing."""
+    with guarded_crowd(crowd_engine) as crowd:
+        get = crowd.browser().get
+        for path in ("/p/p", "/w/join/w", "/w/vendored/"):
+            get(crowd.url + path)
+        page = get(crowd.url + "/metrics").text
+
+    for kind in ("/p/{slug}", "/w/join/{token}", "/w/vendored/{address}"):
+        assert value(parsed(page), "mitl_http_requests_total", kind=kind, method="GET", status="404") == 1
+
+
 def test_the_numbers_are_those_of_the_crowd(either_crowd):
     """HITs, assignments, workers and money by environment and state."""
     client = either_crowd.boto()

@@ -17,7 +17,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 from starlette.applications import Starlette
@@ -380,13 +379,8 @@ def kind_of(scope: Scope) -> str:
     if "endpoint" not in scope:
         # No page was reached: the address is whatever the caller made up.
         return "(no page)"
-    path = str(scope["path"])
-    if path == "/":
-        return _operation(scope) or path
-    params: dict[str, Any] = scope.get("path_params", {})
-    for name, value in params.items():
-        path = path.replace(str(value), "{" + name + "}")
-    return path
+    path: str = scope["app"].state.paths[scope["endpoint"]]
+    return (_operation(scope) or path) if path == "/" else path
 
 
 def _operation(scope: Scope) -> str | None:
