@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from mitl.positives.datasheet import KINDS, together
 from mitl.positives.folders import REFERENCES
+from mitl.positives.ids import PAIR_COLUMNS
 from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import MadeOf, ReleaseCard, ReleaseInput
 from mitl.positives.sheet_audit import learnt, machine_counts, machine_told, rounds_told, unasked
@@ -150,14 +151,10 @@ _NOTES_OF = {
 """Columns that mean something of their own in one table."""
 
 _KEYS = {
-    "positives": ("image_id", "caption_id"),
-    "negatives": ("image_id", "caption_id"),
-    "posteriors": ("image_id", "caption_id"),
+    **dict.fromkeys(("positives", "negatives", "posteriors", "audit", "audit_strata"), PAIR_COLUMNS),
     "ids": ("kind", "number"),
     "collected": ("text_id",),
-    "audit": ("image_id", "caption_id"),
-    "audit_answers": ("image_id", "caption_id", "number"),
-    "audit_strata": ("image_id", "caption_id"),
+    "audit_answers": (*PAIR_COLUMNS, "number"),
 }
 
 

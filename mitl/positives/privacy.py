@@ -21,6 +21,7 @@ import pandas as pd
 
 from mitl.errors import ReleaseError
 from mitl.positives.folders import parquet_table
+from mitl.records import several
 from mitl.records.frames import NONE, is_asked
 
 MIN_SALT_BYTES = 16
@@ -148,9 +149,9 @@ def refuse_leaks(
         remedy = "take it out of [release] in mitl.toml, or out of the names of the project"
         if first.file == texts:
             remedy = "a worker wrote it; build the release without --with-texts"
+        more = f", and {several(len(leaks) - 1, 'more place')} would" if leaks[1:] else ""
         raise ReleaseError(
-            f"{first.file} would hold the id of a {first.what} ({first.form}), and {len(leaks) - 1} more places would; "
-            f"nothing was written; {remedy}"
+            f"{first.file} would hold the id of a {first.what} ({first.form}){more}; nothing was written; {remedy}"
         )
 
 

@@ -17,7 +17,7 @@ from release_kit import world
 
 from mitl.errors import ReleaseError
 from mitl.positives.markdown import plain
-from mitl.positives.privacy import find_leaks, short_ids
+from mitl.positives.privacy import find_leaks, refuse_leaks, short_ids
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ReleaseCard
 
@@ -149,3 +149,16 @@ def test_a_release_that_would_give_an_id_away_is_not_written(tmp_path):
 
     assert not (tmp_path / "release").exists()
     assert write_release(tmp_path / "release", data, private_ids=IDS).changed
+
+
+@pytest.mark.parametrize(
+    ("held", "more"), [(1, "; nothing"), (2, ", and 1 more place would;"), (3, ", and 2 more places would;")]
+)
+def test_further_places_of_an_id_are_counted(held, more):
+    """The first is named, and the others in words that fit their number."""
+    files = {f"{place}.md": WORKER.encode() for place in range(held)}
+
+    with pytest.raises(ReleaseError) as raised:
+        refuse_leaks(files, {"worker": [WORKER]})
+
+    assert f"0.md would hold the id of a worker (as it is){more}" in str(raised.value)

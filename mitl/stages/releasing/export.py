@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -197,22 +197,15 @@ def _content(
     project: Project | None
     if request.models or request.annotators:
         metrics = MetricRequest(asked_metrics([*USUAL, f"R@{request.depth}"]), "zero")
-        gathered = gather(
-            settings,
-            EvaluationRequest(
-                Against(request.release),
-                request.models,
-                request.annotators,
-                similarity=request.similarity,
-                wanted=metrics,
-            ),
-            progress,
+        against, similarity = Against(request.release), request.similarity
+        asked = EvaluationRequest(
+            against, request.models, request.annotators, similarity=similarity, wanted=metrics
         )
+        gathered = gather(settings, asked, progress)
         sides, project = gathered.sides, gathered.project
+        positives = located("the release", by_query, sides)
         runs = {
-            model.name: best_items(
-                model, sides, located("the release", by_query, sides), request.depth, progress
-            )
+            model.name: best_items(model, sides, positives, request.depth, progress)
             for model in gathered.models
         }
     else:
@@ -270,27 +263,20 @@ def _sides_of(
     form: SetForm, project: Project | None, request: ExportRequest
 ) -> tuple[SideContent, SideContent]:
     """What is asked for of both sides; a composed query has the file of its reference."""
+    left, right = (SideContent(kinds) for kinds in form.parts)
     if project is None:
-        left, right = (SideContent(kinds) for kinds in form.parts)
         return left, right
     images, captions = project.items.images, project.items.captions
-    paths = {image.id: image.path for image in images}
-    texts: tuple[Mapping[str, Sequence[str]], ...] = (
-        {image.external_id: image.texts for image in images},
-        {caption.external_id: (caption.text,) for caption in captions},
-    )
-    media: tuple[Mapping[str, Path | None], ...] = (
-        {image.external_id: image.path for image in images},
-        {
-            caption.external_id: paths.get(caption.reference_id)
-            for caption in captions
-            if caption.reference_id is not None
-        },
-    )
-    left, right = (
-        SideContent(kinds, told if request.with_texts else None, files if request.with_media else None)
-        for kinds, told, files in zip(form.parts, texts, media, strict=True)
-    )
+    if request.with_texts:
+        left = replace(left, texts={image.external_id: image.texts for image in images})
+        right = replace(right, texts={caption.external_id: (caption.text,) for caption in captions})
+    if request.with_media:
+        paths = {image.id: image.path for image in images}
+        references = {caption.external_id: caption.reference_id for caption in captions}
+        left = replace(left, media={image.external_id: image.path for image in images})
+        right = replace(
+            right, media={name: paths.get(image) for name, image in references.items() if image is not None}
+        )
     return left, right
 
 
