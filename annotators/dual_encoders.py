@@ -5,7 +5,6 @@ Shapes: B items, L places (grid cells or words), D their width, K vectors per it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,8 +190,6 @@ def xavier(linear: nn.Linear) -> None:
 
 
 BATCH = 32
-_MOST_STAGES, _MOST_BLOCKS = 8, 1000
-_BLOCK = re.compile(r"img_enc\.cnn\.layer(\d+)\.(\d+)\.conv1\.weight")
 _RESNETS: dict[tuple[int, ...], str] = {
     (3, 4, 6, 3): "resnet50",
     (3, 4, 23, 3): "resnet101",

@@ -302,13 +302,12 @@ def _weights(options: Options) -> list[Path]:
 
 def _features(options: Options, trained: Sequence[Trained[Vsrn]]) -> RegionFeatures | None:
     """The features of the setting; None where the weights make their regions from pixels."""
-    config = trained[0].network.config
-    for other in (model.network.config for model in trained):
-        if other.reads != config.reads:
-            raise AnnotatorError(
-                f"the two weights of annotator {options.annotator!r} read different things, {config.reads} and "
-                f"{other.reads}"
-            )
+    config, other = trained[0].network.config, trained[-1].network.config
+    if other.reads != config.reads:
+        raise AnnotatorError(
+            f"the two weights of annotator {options.annotator!r} read different things, {config.reads} and "
+            f"{other.reads}"
+        )
     named = [key for key in ("features", "feature_ids") if key in options.values]
     if config.extractor is not None:
         if named:

@@ -247,14 +247,11 @@ def _from_mapping(content: object, source: str) -> Vocabulary:
     vocabulary = Vocabulary.from_word2idx(word2idx, source)
     backwards = content.get("idx2word")
     if isinstance(backwards, Mapping):
-        _require_same(vocabulary, {str(number): word for number, word in backwards.items()}, source)
+        said = {str(number): word for number, word in backwards.items()}
+        for number, word in enumerate(vocabulary.words):
+            if said.get(str(number)) != word:
+                raise AnnotatorError(
+                    f"{source} contradicts itself: number {number} is {word!r} in 'word2idx' and "
+                    f"{in_short(said.get(str(number)))} in 'idx2word'"
+                )
     return vocabulary
-
-
-def _require_same(vocabulary: Vocabulary, backwards: Mapping[str, object], source: str) -> None:
-    for number, word in enumerate(vocabulary.words):
-        if backwards.get(str(number)) != word:
-            raise AnnotatorError(
-                f"{source} contradicts itself: number {number} is {word!r} in 'word2idx' and "
-                f"{in_short(backwards.get(str(number)))} in 'idx2word'"
-            )

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from annotators import registry
 from annotators.base import RankingSource
-from annotators.minis.train import KS, recalls
+from annotators.catalog import KS
+from annotators.minis.train import recalls
 from annotators.minis.twins import RECIPES
 from mitl.analysis.diversity import Items, mutual_rank_table, tau_table
 from mitl.datasets.scenes import World, generate, truth_matrix, write_items

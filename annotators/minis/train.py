@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from annotators.catalog import KS
 from annotators.devices import on_threads
 from annotators.encoding import padded
 from annotators.minis.twin import Captions, Twin
@@ -66,9 +67,6 @@ def pairs_of(world: World, twin: Twin[Any]) -> TrainingPairs:
     pixels = np.stack([twin.pixels(draw(scene)).astype(np.float16) for scene in world.scenes.values()])
     captions = padded([twin.encode(text) for text in texts_of(world)])
     return TrainingPairs(pixels, Captions(*captions))
-
-
-KS = (1, 5, 10)
 
 
 def recalls(similarities: NDArray[np.float32], captions_per_image: int) -> tuple[float, ...]:

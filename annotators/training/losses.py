@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Self
 
 import torch
@@ -173,5 +172,5 @@ def loss_of(name: str, settings: LossSettings | None = None) -> Loss:
     return loss
 
 
-LOSSES: Mapping[str, Loss] = MappingProxyType({name: loss_of(name) for name in _FORMULAS})
+LOSSES: Mapping[str, Loss] = {name: loss_of(name) for name in _FORMULAS}
 """All losses with the numbers of the papers."""

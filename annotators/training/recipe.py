@@ -72,13 +72,8 @@ class Recipe:
             self._require(getattr(self, name) >= 0, name, "a whole number from 0")
         self._require(self.batch >= 2, "batch", "2 or more, for a lone image has nothing to be told from")
         self._require(self.head_steps <= self.steps, "head_steps", f"at most the {self.steps} steps")
-        for name in ("rate", "weight_decay"):
-            value = getattr(self, name)
-            self._require(
-                math.isfinite(value) and value >= 0 and (name != "rate" or value > 0),
-                name,
-                "a number above 0",
-            )
+        self._require(0 < self.rate < math.inf, "rate", "a number above 0")
+        self._require(0 <= self.weight_decay < math.inf, "weight_decay", "a number from 0")
         self._require(0 < self.held_out < 1, "held_out", "a share between 0 and 1")
         self._require(self.precision in PRECISIONS, "precision", f"one of {', '.join(PRECISIONS)}")
         self._require(self.keep in KEPT, "keep", f"one of {', '.join(KEPT)}")

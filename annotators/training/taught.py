@@ -183,16 +183,21 @@ class Lecturer:
         most = size or self.batch
         images = dict.fromkeys(self._turn(step, max(1, (most + 1) // 2)))
         captions: dict[int, None] = {}
-        for image in list(images):
+
+        def join(image: int) -> None:
+            images[image] = None
             captions.update(dict.fromkeys(self._some(draw, self._positives[image])))
-            self._add_refused(draw, image, images, captions, most)
-        spare = draw.permutation(self._teachers).tolist()
-        for image in spare:
+
+        for image in list(images):
+            join(image)
+            other = self._refused_with(draw, image, captions)
+            if other is not None and other not in images and len(images) < most:
+                join(other)
+        for image in draw.permutation(self._teachers).tolist():
             if len(images) == most:
                 break
             if image not in images:
-                images[image] = None
-                captions.update(dict.fromkeys(self._some(draw, self._positives[image])))
+                join(image)
         return self.labelled(np.fromiter(images, np.int64), np.fromiter(captions, np.int64))
 
     def labelled(self, images: Ints, captions: Ints) -> TaughtBatch:
@@ -208,15 +213,8 @@ class Lecturer:
             relevance = np.where(known, lessons.grade[at], told).astype(np.float32)
         return TaughtBatch(images, captions, matches, relevance, known)
 
-    def _add_refused(
-        self,
-        draw: np.random.Generator,
-        image: int,
-        images: dict[int, None],
-        captions: dict[int, None],
-        most: int,
-    ) -> None:
-        """One refused pair of an image or of its captions in the batch, with a positive for what it brings."""
+    def _refused_with(self, draw: np.random.Generator, image: int, captions: dict[int, None]) -> int | None:
+        """The image that one refused pair brings, of it or of its captions in the batch; its caption joins them."""
         refused = self._refused[image]
         others = np.concatenate(
             [self._refused_by[caption] for caption in self._positives[image].tolist() if caption in captions]
@@ -224,17 +222,13 @@ class Lecturer:
         )
         count = len(refused) + len(others)
         if not count:
-            return
+            return None
         place = int(draw.integers(count))
-        if place < len(refused):
-            caption = int(refused[place])
-            captions[caption] = None
-            other = int(self._lessons.own[caption])
-        else:
-            other = int(others[place - len(refused)])
-        if other not in images and len(images) < most:
-            images[other] = None
-            captions.update(dict.fromkeys(self._some(draw, self._positives[other])))
+        if place >= len(refused):
+            return int(others[place - len(refused)])
+        caption = int(refused[place])
+        captions[caption] = None
+        return int(self._lessons.own[caption])
 
     def _some(self, draw: np.random.Generator, rows: Ints) -> list[int]:
         count = min(self._recipe.captions, len(rows))
