@@ -22,7 +22,7 @@ from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
 from mitl.positives.markdown import listed, release_words
 from mitl.positives.release import makers_words
-from mitl.positives.release_input import BatchPay, CrowdSummary, ProposalRun, QueryDraw, ReleaseInput
+from mitl.positives.release_input import BatchPay, CrowdSummary, Pay, ProposalRun, QueryDraw, ReleaseInput
 from mitl.positives.sheet_audit import machine_counts, rounds_told, siding_told
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, PositiveSource, several
@@ -176,8 +176,7 @@ def _candidates(of: Facts) -> Iterator[Sentence]:
     by_name = {machine.name: machine for machine in of.machines}
     parts: list[Part] = [f"{several(len(summary.proposed_by), 'machine annotator')} proposed candidates: "]
     for number, name in enumerate(summary.proposed_by):
-        machine = by_name.get(name)
-        parts += [", " if number else "", name, *_what(machine)]
+        parts += [", " if number else "", name, *_what(by_name.get(name))]
     yield (*parts, ".")
     for run in data.origins.runs:
         yield (_run(run),)
@@ -391,11 +390,8 @@ def _evaluated(of: Facts) -> Iterator[Sentence]:
 
 def _software(of: Facts) -> Iterator[Sentence]:
     if of.versions:
-        yield (
-            "Everything was computed with "
-            + listed([f"{name} {number}" for name, number in of.versions])
-            + ".",
-        )
+        named = listed([f"{name} {number}" for name, number in of.versions])
+        yield (f"Everything was computed with {named}.",)
 
 
 def annotation(of: Facts) -> Iterator[Sentence]:
@@ -428,9 +424,8 @@ def annotation(of: Facts) -> Iterator[Sentence]:
             f"Of the controls, {controls.positive.text} on known matches and {controls.negative.text} on known "
             f"non-matches were answered as expected{withdrawn}.",
         )
-    pay = origins.pay
-    if pay is not None:
-        yield (_paid(of),)
+    if origins.pay is not None:
+        yield (_paid(of, origins.pay),)
     counted = f"Beside {several(of.audit_answers, 'answer')} that count for an audit, this"
     gave = f"{counted if of.audit_answers else 'This'} gave {several(summary.judgements, 'answer')}"
     usable = f", {summary.usable:,} of them usable, on {several(summary.pairs_judged, 'pair')}"
@@ -507,11 +502,8 @@ def _workers(crowd: CrowdSummary) -> str:
     return f"{made}: {told}.{excluded}"
 
 
-def _paid(of: Facts) -> str:
-    origins = of.data.origins
-    pay = origins.pay
-    assert pay is not None
-    rewards = sorted({batch.reward_cents for batch in origins.batches})
+def _paid(of: Facts, pay: Pay) -> str:
+    rewards = sorted({batch.reward_cents for batch in of.data.origins.batches})
     each = (
         " to ".join(format_dollars(cents) for cents in dict.fromkeys([rewards[0], rewards[-1]]))
         if rewards

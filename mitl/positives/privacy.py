@@ -110,7 +110,10 @@ def find_leaks(files: Mapping[str, bytes], ids: Mapping[str, Iterable[str]]) -> 
     wanted = {kind: sorted({value for value in values if value}) for kind, values in ids.items()}
     if not any(wanted.values()):
         return []
-    runs = {name: _runs(name, content) for name, content in sorted(files.items())}
+    runs = {  # those long enough to hold an id
+        name: {match[0] for text in _variants(name, content) for match in _RUN.finditer(text)}
+        for name, content in sorted(files.items())
+    }
     windows = _windows(runs, _lengths(value for values in wanted.values() for value in values))
     prefixes = _prefixes(runs)
     leaks = _spelled(files, wanted)
@@ -243,11 +246,6 @@ def _prefixes(runs: Runs) -> set[bytes]:
             if _BASE64.match(run, start):
                 prefixes.add(base64.urlsafe_b64decode(run[start : start + 8].translate(_URL_SAFE)))
     return prefixes
-
-
-def _runs(name: str, content: bytes) -> set[str]:
-    """The distinct runs of letters and digits in a file, long enough to hold an id."""
-    return {match[0] for text in _variants(name, content) for match in _RUN.finditer(text)}
 
 
 def _variants(name: str, content: bytes) -> Iterator[str]:
