@@ -28,7 +28,18 @@ from mitl.stages.reviewing import decisions, review
 
 pytest_plugins = ("desk_fixtures",)
 
-NOT_COUNTED = {"answer_sheet", "control_sheet", "finding", "part", "proposal", "standing", "worker_tally"}
+NOT_COUNTED = {
+    *(
+        "answer_sheet",
+        "control_sheet",
+        "finding",
+        "part",
+        "proposal",
+        "rating_source",
+        "standing",
+        "worker_tally",
+    )
+}
 
 
 @pytest.fixture

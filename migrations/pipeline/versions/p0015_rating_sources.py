@@ -1,4 +1,4 @@
-"""Which files ratings were read from, so that a release names them
+"""Which files ratings were read from, so that a release names them; nothing is counted from them
 
 Revision ID: p0015
 Revises: p0014
