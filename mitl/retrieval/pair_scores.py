@@ -328,6 +328,7 @@ class AskedPairs:
         return max(kept, sum(map(int, lines)))
 
     def add(self, pairs: int) -> None:
+        """Write down that so many are about to be asked."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as sink:
             sink.write(b"%d\n" % pairs)

@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 from email.utils import formatdate
 
 import numpy as np
@@ -360,17 +361,24 @@ def test_proposing_asks_for_a_shortlist_once(tmp_path, monkeypatch):
     assert "cannot be reached: [Errno 111] Connection refused (3 tries); start the server" in error
 
 
-def test_what_a_paid_model_answered_before_it_refused_is_not_asked_again(tmp_path, monkeypatch):
-    """Its credit ends in the middle: the next run pays again for the pairs that were not kept yet alone."""
-    monkeypatch.chdir(tmp_path)
+@contextmanager
+def paid_judge(folder, monkeypatch, settings=""):
+    """A project in the current folder whose first annotator is a model with a key, behind the server that it gives."""
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("JUDGE_KEY", "secret-key")
     ok("init", "--dataset", "scenes", "--n-images", "60")
-    use_file_annotators(tmp_path)
+    use_file_annotators(folder)
+    config = folder / "mitl.toml"
+    text = config.read_text().replace("annotators = [", 'annotators = ["judge", ')
     with chat_server(lambda jpeg, caption: sure(0)) as server:
-        config = tmp_path / "mitl.toml"
-        text = config.read_text().replace("annotators = [", 'annotators = ["judge", ')
-        judge = f'chat = "{server.url}"\nmodel = "seer-8b"\nkey_env = "JUDGE_KEY"\nrequests = 2\n'
-        config.write_text(text + f"\n[annotators.judge]\n{judge}")
+        judge = f'chat = "{server.url}"\nmodel = "seer-8b"\nkey_env = "JUDGE_KEY"\n{settings}'
+        config.write_text(f"{text}\n[annotators.judge]\n{judge}")
+        yield server
+
+
+def test_what_a_paid_model_answered_before_it_refused_is_not_asked_again(tmp_path, monkeypatch):
+    """Its credit ends in the middle: the next run pays again for the pairs that were not kept yet alone."""
+    with paid_judge(tmp_path, monkeypatch, "requests = 2\n") as server:
         asked = ("propose", "--image-queries", "2", "--caption-queries", "2")
 
         def credit_ends(jpeg, caption):
@@ -392,15 +400,9 @@ def test_what_a_paid_model_answered_before_it_refused_is_not_asked_again(tmp_pat
 
 def test_no_more_pairs_are_asked_for_than_may_be_paid_for(tmp_path, monkeypatch):
     """They are counted before they are asked for, over all runs; what needs more is refused without a call."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JUDGE_KEY", "secret-key")
-    ok("init", "--dataset", "scenes", "--n-images", "60")
-    use_file_annotators(tmp_path)
-    with chat_server(lambda jpeg, caption: sure(0)) as server:
+    with paid_judge(tmp_path, monkeypatch) as server:
         config = tmp_path / "mitl.toml"
-        text = config.read_text().replace("annotators = [", 'annotators = ["judge", ')
-        judge = f'chat = "{server.url}"\nmodel = "seer-8b"\nkey_env = "JUDGE_KEY"\n'
-        text += f"\n[annotators.judge]\n{judge}"
+        text = config.read_text()
         config.write_text(text + "most_pairs = 10\n")
         asked = ("propose", "--image-queries", "2", "--caption-queries", "2")
 

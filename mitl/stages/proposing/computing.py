@@ -47,6 +47,10 @@ class PairScope:
     audit_items: int | None = None
     """Random items beside its shortlist that such a query is compared with; all by default."""
 
+    def candidates(self, annotators: int) -> int | None:
+        """How many a query has at most, in a run of so many annotators; None where all items are."""
+        return self.shortlist and self.shortlist * max(1, len(self.sources) or annotators - 1)
+
 
 def split_scope(name: str, config: Mapping[str, Any]) -> tuple[dict[str, Any], PairScope | None]:
     """An annotator's settings without those of its scope, and the scope; None where it is not an annotator of pairs.

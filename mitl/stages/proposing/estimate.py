@@ -112,8 +112,8 @@ def _unknown(settings: Settings, name: str, names: Sequence[str], work: SearchWo
     if scope is None or "chat" not in config:
         return f"nothing is known of the costs of annotator {name!r}, so it is left out"
     pairs = work.images * work.captions
-    if scope.shortlist is not None and scope.recall is None:
-        each = scope.shortlist * max(1, len(scope.sources) or len(names) - 1)
+    each = scope.candidates(len(names))
+    if each is not None and scope.recall is None:
         ways = (work.image_queries, work.captions), (work.caption_queries, work.images)
         listed = sum(queries * min(each, gallery) for queries, gallery in ways)
         audited = sum(
@@ -165,9 +165,7 @@ def plan_of(settings: Settings, name: str, names: Sequence[str]) -> AnnotatorPla
         costs = NETWORKS[network].config().costs()
     if costs is None:
         return None
-    per_query = None
-    if scope is not None and scope.shortlist is not None:
-        per_query = scope.shortlist * max(1, len(scope.sources) or len(names) - 1)
+    per_query = None if scope is None else scope.candidates(len(names))
     low = str(config.get("precision", "float32")) in _LOW_PRECISIONS
     return AnnotatorPlan(costs.times(len(files)) if len(files) > 1 else costs, low, per_query)
 

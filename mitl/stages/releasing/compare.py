@@ -85,18 +85,7 @@ def compare(
     sets, datasets = _read_sets(names, settings)
     last = sets[-1]
     queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
-    for other in sets[:-1]:
-        if other.form != last.form:
-            mine, its = (" and ".join(of.form.nouns) for of in (other, last))
-            raise FormError(
-                f"{other.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
-            )
-    require_one_dataset(*datasets)
-    for other in sets[:-1]:
-        if not any(set(queries[d]) & set(other.positives.by_query[d]) for d in Direction):
-            raise ReleaseError(
-                f"{other.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"
-            )
+    _require_comparable(sets, datasets)
     positives = {
         positive_set.name: {d.value: count(positive_set.positives.by_query[d], queries[d]) for d in Direction}
         for positive_set in sets
@@ -148,6 +137,23 @@ def compare(
         if differences
         else (),
     )
+
+
+def _require_comparable(sets: Sequence[PositiveSet], datasets: Sequence[tuple[str, str | None]]) -> None:
+    """FormError or ReleaseError where a set is of other items than the last, of other data, or has no query of it."""
+    last = sets[-1]
+    for other in sets[:-1]:
+        if other.form != last.form:
+            mine, its = (" and ".join(of.form.nouns) for of in (other, last))
+            raise FormError(
+                f"{other.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
+            )
+    require_one_dataset(*datasets)
+    for other in sets[:-1]:
+        if not any(last.positives.by_query[d].keys() & other.positives.by_query[d].keys() for d in Direction):
+            raise ReleaseError(
+                f"{other.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"
+            )
 
 
 def _read_sets(
