@@ -6,7 +6,7 @@ import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
@@ -26,9 +26,6 @@ from mitl.records import (
     Pair,
     PairRole,
 )
-
-if TYPE_CHECKING:
-    pass  # takes longer to load than most commands take
 
 UNPOSTED = (HitState.PLANNED, HitState.SENDING)
 LIVE_STATES = (*UNPOSTED, HitState.POSTED)
