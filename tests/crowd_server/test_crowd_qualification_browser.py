@@ -150,6 +150,7 @@ def begin(crowd, page, test):
     own = crowd.boto().create_qualification_type(**NEW, Test=test, TestDurationInSeconds=600)
     page.goto(f"{crowd.url}/w/qualifications/{own['QualificationType']['QualificationTypeId']}")
     page.get_by_role("button", name="Start the test").click()
+    page.wait_for_load_state()
 
 
 def test_a_tests_numbers_are_checked_early_and_may_be_left_out(crowd, page):
@@ -186,6 +187,24 @@ def test_another_answer_that_was_typed_and_then_not_chosen_holds_nobody_up(crowd
     page.get_by_role("button", name="Send my answers").click()
 
     page.get_by_role("heading", name="Your answers arrived").wait_for()
+
+
+def test_another_answer_that_was_typed_before_the_script_came_is_chosen(crowd, page):
+    """On a slow line; unless something else was chosen since."""
+    fields = [question(name, choice("young", "old", other="<OtherSelection/>")) for name in ("age", "size")]
+    own = crowd.boto().create_qualification_type(**NEW, Test=form(*fields), TestDurationInSeconds=600)
+    page.goto(f"{crowd.url}/w/qualifications/{own['QualificationType']['QualificationTypeId']}")
+    late = []
+    page.route("**/form_rules.js", lambda route: late.append(route))
+    page.get_by_role("button", name="Start the test").click()
+
+    for name in ("q1_other", "q2_other"):
+        page.locator(f"[name={name}]").press_sequentially("x")
+    page.locator("[name=q2]").first.check()
+    late[0].continue_()
+    page.wait_for_load_state()
+
+    assert [page.locator(f"#{name}_else").is_checked() for name in ("q1", "q2")] == [True, False]
 
 
 def test_a_list_and_a_text_beside_it_are_held_to_one_answer_early(crowd, page):

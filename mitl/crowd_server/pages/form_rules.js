@@ -35,6 +35,8 @@ const formRules = form => {
       });
       continue;
     }
+    // What was typed before this script came chooses, too.
+    if (text.value !== text.defaultValue && !text.closest("fieldset").querySelector("input:checked")) mark.checked = true;
     // Not where a draft comes back, in which something else may be chosen. Who keeps drafts is told of the mark, too.
     text.addEventListener("input", event => {
       if (!event.isTrusted || !text.value || mark.checked) return;
