@@ -96,9 +96,7 @@ class HitTypes:
 def create_hit(client: MTurkClient, project_id: str, hit: StoredHit, hit_type_id: str, question: str) -> str:
     """Post a HIT under its own token and annotation; the id that the server gives it."""
     name = annotation(project_id, hit)
-    return client.create_hit(
-        HitRequest(hit_type_id, question, hit.assignments, LIFETIME_S, name, hit.token)
-    ).hit_id
+    return client.create_hit(HitRequest(hit_type_id, question, hit.assignments, LIFETIME_S, name, hit.token))
 
 
 def create_call(project_id: str, hit: StoredHit, wording: str | None = None) -> Call[StoredHit]:

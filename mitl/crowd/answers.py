@@ -39,16 +39,7 @@ from mitl.records.questions import LABEL, Given, Question, QuestionType
 def parse_answers(
     xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
 ) -> Parsed[PlaceAnswer]:
-    """The answers of one assignment by rising place, with everything that was odd about them.
-
-    Args:
-        xml: QuestionFormAnswers XML, with one answer per field or with a crowd-form's single ``taskAnswers``.
-        places: the places (from 1) of the HIT.
-        questions: what the page asked besides the label.
-
-    Raises:
-        AnswerError: the document cannot be read at all; the caller keeps that as a finding.
-    """
+    """As ``parse_page``, of a page of pairs, which asks these questions besides the label."""
     meanings = _known(tuple(questions))
 
     def answer_of(place: int, fields: dict[str, list[str]], findings: FindingLog) -> PlaceAnswer | None:

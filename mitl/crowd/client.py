@@ -7,14 +7,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mitl.addresses import is_amazon
 from mitl.core.pricing import amount as dollars
 from mitl.crowd.listings import (
-    CreatedHit,
     ListedAssignment,
     ListedBonus,
     ListedHit,
@@ -33,7 +31,7 @@ from mitl.errors import CrowdError
 if TYPE_CHECKING:
     from mitl.crowd.transport import AdaptiveLimiter
 
-__all__ = ["CreatedHit", "Keys", "ListedAssignment", "ListedBonus", "ListedHit", "MTurkClient", "is_amazon"]
+__all__ = ["Keys", "ListedAssignment", "ListedBonus", "ListedHit", "MTurkClient"]
 
 T = TypeVar("T")
 PAGE = 100
@@ -47,11 +45,7 @@ class Keys:
     """An access key and its secret; the secret never shows."""
 
     access_key: str
-    secret_key: str
-
-    def __repr__(self) -> str:
-        """Name the access key alone."""
-        return f"Keys({self.access_key!r})"
+    secret_key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +125,10 @@ class MTurkClient:
             QualificationRequirements=[{"QualificationTypeId": held, **shut_out} for held in without],
         )
 
-    def create_hit(self, hit: HitRequest) -> CreatedHit:
-        """Post a HIT once: within 24 hours the same token gives back the HIT that it made before."""
+    def create_hit(self, hit: HitRequest) -> str:
+        """Post a HIT once, for its id; within 24 hours the same token gives that of the HIT that it made before."""
         try:
-            hit_id = self._transport.call(
+            return self._transport.call(
                 "create_hit_with_hit_type",
                 lambda reply: member(member(reply, "HIT", dict), "HITId", str),
                 HITTypeId=hit.hit_type_id,
@@ -147,8 +141,7 @@ class MTurkClient:
         except CrowdError as error:
             if not is_code(error, "HitAlreadyExists"):
                 raise
-            return CreatedHit(self._existing(str(error), hit.annotation, error), existed=True)
-        return CreatedHit(hit_id, existed=False)
+            return self._existing(str(error), hit.annotation, error)
 
     def get_hit(self, hit_id: str) -> ListedHit | None:
         """One HIT, deleted ones with status Disposed; None where there is none of this id."""

@@ -74,14 +74,6 @@ def amount(shape: Mapping[str, Any], name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedHit:
-    """A HIT on the server, and whether an earlier request with the same token had made it."""
-
-    hit_id: str
-    existed: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ListedHit:
     """A HIT as listed, numbers of assignments at that moment."""
 

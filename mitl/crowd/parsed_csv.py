@@ -15,7 +15,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mitl.crowd.result_file import ResultFile, ResultRow
@@ -30,25 +30,25 @@ _NOTHING = {"", "nan", "none", "null", "na", "[]", "-"}
 _CODES = re.compile(r"[\[(]?\d{1,6}(?:\.0)?(?:[|,; ] ?\d{1,6}(?:\.0)?)*[\])]?", re.ASCII)
 
 
-def official_answer(cells: Mapping[str, str], place: int = 1) -> tuple[PlaceAnswer | None, list[Finding]]:
+def official_answer(cells: Mapping[str, str]) -> tuple[PlaceAnswer | None, list[Finding]]:
     """The answer of a judgement by one of its rows, None where it has none, and what was odd about it."""
-    answer, findings = _answer(*(cells.get(column, "") for column in ANSWER_COLUMNS), place)
+    answer, findings = _answer(*(cells.get(column, "") for column in ANSWER_COLUMNS))
     return answer, list(findings)
 
 
 @lru_cache(maxsize=1024)
-def _answer(
-    annotation: str, shortcoming: str, shortcoming2: str, place: int
-) -> tuple[PlaceAnswer | None, tuple[Finding, ...]]:
+def _answer(*values: str) -> tuple[PlaceAnswer | None, tuple[Finding, ...]]:
     """Kept, since a file of thousands of rows has few different answers."""
-    cells = dict(zip(ANSWER_COLUMNS, (annotation, shortcoming, shortcoming2), strict=True))
+    cells = dict(zip(ANSWER_COLUMNS, values, strict=True))
     findings: list[Finding] = []
     codes = _codes(cells, "annotation", findings)
     if len(codes) != 1 or not 1 <= codes[0] <= len(Label):
-        findings.append(Finding("missing_answer", f"annotation is {annotation[:80]!r}; known: 1 to 4"))
+        findings.append(
+            Finding("missing_answer", f"annotation is {cells['annotation'][:80]!r}; known: 1 to 4")
+        )
         return None, tuple(findings)
     answer = PlaceAnswer(
-        place=place,
+        place=1,
         outcome=Outcome.ANSWERED,
         label=Label.from_code(codes[0]),
         given=given_answers(
@@ -135,7 +135,9 @@ def official_rows(file: ResultFile) -> list[OfficialRow]:
         _row(row, {name: row.cells[place].strip() for name, place in places.items()}) for row in file.rows
     ]
     if rows and min(row.place[1] for row in rows) == 0:
-        rows = [_raised(row) for row in rows]
+        rows = [
+            replace(row, place=(model, rank + 1, score)) for row in rows for model, rank, score in [row.place]
+        ]
     return rows
 
 
@@ -198,11 +200,6 @@ def _row(row: ResultRow, cells: Mapping[str, str]) -> OfficialRow:
         raise DatasetError(f"line {row.line}: score is {cells['score']!r}, but a number is wanted")
     answer = (cells["annotation"], cells["shortcoming"], cells["shortcoming2"])
     return OfficialRow(row, cells["iid"], cells["cid"], (cells["model"], int(rank), score), answer)
-
-
-def _raised(row: OfficialRow) -> OfficialRow:
-    model, rank, score = row.place
-    return OfficialRow(row.row, row.image, row.caption, (model, rank + 1, score), row.answer)
 
 
 def _number(text: str) -> float | None:
