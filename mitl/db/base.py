@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 from dataclasses import fields
+from functools import cache
 from typing import Annotated, Any
 
 from sqlalchemy import BigInteger, Dialect, Enum, Float, Text
@@ -79,3 +80,13 @@ def columns(
     """What to select for a record: for each field the one of ``others``, else the table's column of that name."""
     names = [field.name for field in fields(record)]
     return tuple(others[name] if name in others else getattr(table, name) for name in names)
+
+
+def values(table: type[DeclarativeBase], record: object, **others: Any) -> dict[str, Any]:
+    """What to insert for a record: for each column but ``id`` the one of ``others``, else its field of that name."""
+    return {name: others[name] if name in others else getattr(record, name) for name in _given(table)}
+
+
+@cache
+def _given(table: type[DeclarativeBase]) -> tuple[str, ...]:
+    return tuple(column.name for column in table.__table__.columns if column.name != "id")

@@ -200,9 +200,7 @@ def run_environment(context: Any, metadata: MetaData) -> None:
 
 def _run(context: Any, connection: Connection, metadata: MetaData) -> None:
     context.configure(
-        connection=connection,
-        target_metadata=metadata,
-        render_as_batch=connection.dialect.name == "sqlite",
+        connection=connection, target_metadata=metadata, render_as_batch=connection.dialect.name == "sqlite"
     )
     with context.begin_transaction():
         context.run_migrations()

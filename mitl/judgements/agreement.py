@@ -63,11 +63,7 @@ class Alpha:
 
 
 def table_alpha(
-    table: AnswerTable,
-    scale: Scale = Scale.ORDINAL,
-    *,
-    replicates: int = REPLICATES,
-    seed: int = 0,
+    table: AnswerTable, scale: Scale = Scale.ORDINAL, *, replicates: int = REPLICATES, seed: int = 0
 ) -> Alpha:
     """Agreement between the workers of a table.
 

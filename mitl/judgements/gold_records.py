@@ -206,10 +206,7 @@ GOLD_MISSING = "gold_missing"
 BAD_RECORD = "bad_record"
 EXCLUDED_WORKER = "excluded_worker"
 
-_FAILED = {
-    PairRole.GOLD_POSITIVE: GOLD_POSITIVE_FAILED,
-    PairRole.GOLD_NEGATIVE: GOLD_NEGATIVE_FAILED,
-}
+_FAILED = {PairRole.GOLD_POSITIVE: GOLD_POSITIVE_FAILED, PairRole.GOLD_NEGATIVE: GOLD_NEGATIVE_FAILED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,11 +145,7 @@ def step_spread(parameters: Parameters, active: Flags) -> Parameters:
 
 
 def observed_shares(
-    parameters: Parameters,
-    nodes: Floats,
-    workers: Ints,
-    levels: Ints,
-    posterior: Floats,
+    parameters: Parameters, nodes: Floats, workers: Ints, levels: Ints, posterior: Floats
 ) -> tuple[float, float]:
     """Shares of the information on b and on log s that answers hold when the matches are not seen.
 

@@ -122,8 +122,7 @@ def _sheets(session: Session, submissions: Ints) -> list[tuple[Any, ...]]:
         row
         for chunk in chunks(submissions.tolist())
         for row in plain_rows(
-            session,
-            f"{_SHEETS} WHERE assignment_id IN ({', '.join(map(str, chunk))}) ORDER BY assignment_id",
+            session, f"{_SHEETS} WHERE assignment_id IN ({', '.join(map(str, chunk))}) ORDER BY assignment_id"
         )
     ]
 

@@ -14,7 +14,7 @@ from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import Ints
-from mitl.db.base import columns
+from mitl.db.base import MOST_ROW, columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
 from mitl.db.store.statements import (
@@ -26,9 +26,6 @@ from mitl.db.store.statements import (
     rows_among,
 )
 from mitl.records import Decision, Environment, Finding, JudgementSource
-
-_NO_ROW = 1 << 31
-"""Rows are numbered below this; what somebody asks for need not be, and PostgreSQL refuses to compare it."""
 
 
 def submission_key(mturk_assignment_id: str, worker: str) -> str:
@@ -119,7 +116,7 @@ def assignments(
         .order_by(*ARRIVAL)
     )
     if rows is not None:
-        query = query.where(Assignment.id.in_([row for row in rows if 0 < row < _NO_ROW]))
+        query = query.where(Assignment.id.in_([row for row in rows if 0 < row <= MOST_ROW]))
     if worker_id is not None:
         query = query.where(Assignment.worker_id == worker_id)
     if not settled:
@@ -201,10 +198,7 @@ def latest_submissions(session: Session, environment: Environment, count: int) -
     """When the newest submissions from the crowd came in, newest first, at most so many."""
     query = (
         query_submissions(environment, Assignment.submitted_at)
-        .where(
-            Batch.source == JudgementSource.CROWD,
-            Assignment.submitted_at.is_not(None),
-        )
+        .where(Batch.source == JudgementSource.CROWD, Assignment.submitted_at.is_not(None))
         .order_by(Assignment.submitted_at.desc())
         .limit(count)
     )
@@ -248,25 +242,22 @@ class WorkerLoad:
 
 def worker_loads(session: Session, environment: Environment) -> list[WorkerLoad]:
     """Everyone of whom a submission is stored, by id."""
+    of_worker = columns(
+        WorkerLoad,
+        Worker,
+        worker=Worker.mturk_worker_id,
+        excluded=Worker.excluded_at.is_not(None),
+        capped=Worker.capped_at.is_not(None),
+        hits=func.count(),
+    )
     query = (
-        select(
-            Worker.id,
-            Worker.mturk_worker_id,
-            Worker.excluded_at,
-            Worker.capped_at,
-            func.count(Assignment.id),
-        )
-        .join(Assignment, Assignment.worker_id == Worker.id)
+        query_by_worker(environment, *of_worker)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .where(Worker.environment == environment, Batch.source != JudgementSource.IMPORT)
-        .group_by(Worker.id, Worker.mturk_worker_id, Worker.excluded_at, Worker.capped_at)
+        .where(Batch.source != JudgementSource.IMPORT)
+        .group_by(Worker.id)
     )
-    loads = [
-        WorkerLoad(id_, worker, excluded is not None, capped is not None, hits)
-        for id_, worker, excluded, capped, hits in session.execute(query)
-    ]
-    return sorted(loads, key=attrgetter("worker"))
+    return sorted((WorkerLoad(*row) for row in session.execute(query)), key=attrgetter("worker"))
 
 
 def capped_at(session: Session, environment: Environment) -> dict[str, dt.datetime]:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -119,13 +120,13 @@ def add_audit(
         ("audit_id", "pair_id", "place", "stratum", "inclusion", "recheck", "known"),
         ((audit.id, *row) for row in zip(rows, *columns, strict=True)),
     )
-    return _row(audit)
+    return audits(session, environment)[-1]
 
 
 def audits(session: Session, environment: Environment) -> list[AuditRow]:
     """All audits of an environment, oldest first."""
-    query = select(Audit).where(Audit.environment == environment).order_by(Audit.number)
-    return [_row(audit) for audit in session.scalars(query)]
+    query = select(*_AUDIT).where(Audit.environment == environment).order_by(Audit.number)
+    return [_row(audit) for audit in session.execute(query).mappings()]
 
 
 def current(session: Session, environment: Environment, purpose: AuditPurpose) -> AuditRow | None:
@@ -135,16 +136,11 @@ def current(session: Session, environment: Environment, purpose: AuditPurpose) -
     return valid[-1] if valid else None
 
 
-def _row(audit: Audit) -> AuditRow:
-    return AuditRow(
-        audit.id,
-        audit.environment,
-        audit.number,
-        audit.purpose,
-        AuditDesign.from_json(audit.design),
-        audit.pool_sha256,
-        audit.drawn_at,
-    )
+_AUDIT = columns(AuditRow, Audit)
+
+
+def _row(stored: Mapping[Any, Any]) -> AuditRow:
+    return AuditRow(**{**stored, "design": AuditDesign.from_json(stored["design"])})
 
 
 def listed(session: Session, audit_id: int) -> pd.DataFrame:
@@ -266,7 +262,7 @@ def against_design(session: Session) -> int:
     A design that cannot be read counts as one.
     """
     count = 0
-    for stored in session.scalars(select(Audit)):
+    for stored in session.execute(select(*_AUDIT)).mappings():
         try:
             audit = _row(stored)
         except (KeyError, TypeError, ValueError):
@@ -416,9 +412,7 @@ def add_labelling(
         config: JSON of the bound under which they were given.
         labels: ``MACHINE_LABELS``.
     """
-    labelling = Labelling(
-        environment=environment, audit_id=audit_id, config=config, made_at=now, withdrawn_at=None
-    )
+    labelling = Labelling(environment=environment, audit_id=audit_id, config=config, made_at=now)
     session.add(labelling)
     session.flush()
     rows = zip(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -114,18 +115,13 @@ def is_collecting(session: Session, environment: Environment) -> bool:
 def choices(session: Session, environment: Environment) -> list[ChosenItem]:
     """The items that were chosen in an environment, in the order in which they are asked."""
     left, _ = pair_sides(session)
+    is_image = CollectionChoice.side_id == left
     query = (
-        select(
-            CollectionChoice.side_id,
-            CollectionChoice.item_id,
-            CollectionChoice.place,
-            CollectionChoice.score,
-            CollectionChoice.strategy,
-        )
+        select(*columns(ChosenItem, CollectionChoice, is_image=is_image, item=CollectionChoice.item_id))
         .where(CollectionChoice.environment == environment)
         .order_by(CollectionChoice.place)
     )
-    return [ChosenItem(row[0] == left, *row[1:]) for row in session.execute(query)]
+    return [ChosenItem(*row) for row in session.execute(query)]
 
 
 def paid_cents(session: Session, environment: Environment) -> int:
@@ -190,12 +186,7 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
     left, right = pair_sides(session)
     terms = terms_of(session)
     query = (
-        select(
-            Hit.batch_id,
-            CollectionItem,
-            CollectionAnswer.text,
-            CollectionAnswer.picked_id,
-        )
+        select(Hit.batch_id, CollectionItem, CollectionAnswer.text, CollectionAnswer.picked_id)
         .join(Hit, Hit.id == CollectionItem.hit_id)
         .join(CollectionAnswer, CollectionAnswer.id == CollectionItem.reviewed_id, isouter=True)
         .order_by(CollectionItem.hit_id, CollectionItem.place)
@@ -226,7 +217,7 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
     return by_hit
 
 
-STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer, "text")
+STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer)
 
 
 def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None:

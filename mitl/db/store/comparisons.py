@@ -11,6 +11,7 @@ from operator import attrgetter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from mitl.db.base import values
 from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, RankingSystem, Worker
 from mitl.db.store.hits import latest_hits, replaced_by
 from mitl.db.store.open_work import HitToReplace
@@ -66,18 +67,15 @@ def add_items(session: Session, items: Mapping[int, Sequence[Comparison]]) -> No
         session,
         ComparisonRow,
         (
-            {
-                "hit_id": hit_id,
-                "place": item.place,
-                "role": item.role,
-                "direction": item.direction,
-                "query_id": item.query_id,
-                "left_system": item.left,
-                "right_system": item.right,
-                "left_items": json.dumps(item.left_items),
-                "right_items": json.dumps(item.right_items),
-                "expected": item.expected,
-            }
+            values(
+                ComparisonRow,
+                item,
+                hit_id=hit_id,
+                left_system=item.left,
+                right_system=item.right,
+                left_items=json.dumps(item.left_items),
+                right_items=json.dumps(item.right_items),
+            )
             for hit_id, page in items.items()
             for item in page
         ),
@@ -142,7 +140,7 @@ def record_of(row: ComparisonRow) -> Comparison:
     )
 
 
-STORED = Submissions(BatchKind.RANKINGS, ComparisonRow, PreferenceAnswer, "answer")
+STORED = Submissions(BatchKind.RANKINGS, ComparisonRow, PreferenceAnswer)
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[ComparisonAnswer]]:

@@ -285,11 +285,7 @@ def played(session: Session, environment: Environment) -> dict[str, tuple[int, i
         Rationale.kind == PLAYED.name, Rationale.value != PLAYED.values[0]
     )
     query = (
-        select(
-            Worker.mturk_worker_id,
-            func.sum(case((JudgementRow.id.in_(heard), 1), else_=0)),
-            func.count(),
-        )
+        select(Worker.mturk_worker_id, func.sum(case((JudgementRow.id.in_(heard), 1), else_=0)), func.count())
         .join(Assignment, Assignment.worker_id == Worker.id)
         .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
         .where(Worker.environment == environment, JudgementRow.label.is_not(None))

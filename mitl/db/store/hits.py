@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.base import columns
+from mitl.db.base import columns, values
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
 from mitl.db.store.proposals import ensure_pairs
 from mitl.db.store.statements import add_rows, change_among, query_hits, rows_among
@@ -123,12 +123,8 @@ def open_round(session: Session, dataset_id: int, environment: Environment | Non
     row = Round(
         dataset_id=dataset_id,
         number=next_round(session, dataset_id),
-        environment=None,
         strategy="top-k",
-        config=None,
         opened_at=now,
-        closed_at=None,
-        rolled_back_at=None,
     )
     session.add(row)
     session.flush()
@@ -185,16 +181,14 @@ def insert_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> dict[
         session,
         Hit,
         (
-            {
-                "batch_id": batch_id,
-                "number": hit.page.number,
-                "attempt": hit.attempt,
-                "replaces_id": hit.replaces_id,
-                "assignments": hit.assignments,
-                "state": HitState.PLANNED,
-                "mturk_hit_id": None,
-                "token": hit.token,
-            }
+            values(
+                Hit,
+                hit,
+                batch_id=batch_id,
+                number=hit.page.number,
+                state=HitState.PLANNED,
+                mturk_hit_id=None,
+            )
             for hit in new
         ),
     )
@@ -209,7 +203,7 @@ def add_items(session: Session, items: Mapping[int, Sequence[HitItem]]) -> None:
         session,
         HitItemRow,
         (
-            {"hit_id": hit_id, "place": item.place, "pair_id": ids[item.pair], "role": item.role}
+            values(HitItemRow, item, hit_id=hit_id, pair_id=ids[item.pair])
             for hit_id, page in items.items()
             for item in page
         ),
@@ -320,10 +314,7 @@ def decided(session: Session, environment: Environment) -> list[int]:
     query = (
         query_hits(environment, Hit.id)
         .join(Assignment, Assignment.hit_id == Hit.id)
-        .where(
-            Hit.state == HitState.POSTED,
-            Assignment.decision.not_in([Decision.NONE, Decision.QUEUED]),
-        )
+        .where(Hit.state == HitState.POSTED, Assignment.decision.not_in([Decision.NONE, Decision.QUEUED]))
         .group_by(Hit.id, Hit.assignments)
         .having(func.count() >= Hit.assignments)
     )
@@ -350,9 +341,7 @@ def gold_use(session: Session, environment: Environment) -> Counter[Pair]:
         query_hits(environment, PairRow.left_id, PairRow.right_id, func.count())
         .join(HitItemRow, HitItemRow.hit_id == Hit.id)
         .join(PairRow, PairRow.id == HitItemRow.pair_id)
-        .where(
-            HitItemRow.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
-        )
+        .where(HitItemRow.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]))
         .group_by(PairRow.left_id, PairRow.right_id)
     )
     return Counter({Pair(image, caption): count for image, caption, count in session.execute(query)})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.base import columns
+from mitl.db.base import columns, values
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
 from mitl.db.store.hits import add_items
 from mitl.db.store.parses import RawSubmission
@@ -116,16 +116,16 @@ def add_past_hits(session: Session, batch_id: int, hits: Sequence[PastHit]) -> d
         session,
         Hit,
         (
-            {
-                "batch_id": batch_id,
-                "number": number,
-                "attempt": 1,
-                "replaces_id": None,
-                "assignments": hit.assignments,
-                "state": HitState.CLOSED,
-                "mturk_hit_id": None if hit.mturk_hit_id in taken else hit.mturk_hit_id,
-                "token": hit.token,
-            }
+            values(
+                Hit,
+                hit,
+                batch_id=batch_id,
+                number=number,
+                attempt=1,
+                replaces_id=None,
+                state=HitState.CLOSED,
+                mturk_hit_id=None if hit.mturk_hit_id in taken else hit.mturk_hit_id,
+            )
             for number, hit in enumerate(hits, start=last + 1)
         ),
     )

@@ -109,15 +109,7 @@ def _add(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str
         session,
         Journal,
         (
-            {
-                "kind": kind,
-                "key": key,
-                "token": token,
-                "request": request,
-                "reply": None,
-                "error": None,
-                **values,
-            }
+            {"kind": kind, "key": key, "token": token, "request": request, **values}
             for key, token, request in calls
         ),
     )

@@ -106,10 +106,7 @@ def settled_work(session: Session, environment: Environment) -> list[SettledWork
     query = (
         query_submissions(environment, *_WORK)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .where(
-            Batch.source == JudgementSource.CROWD,
-            Hit.mturk_hit_id.is_not(None),
-        )
+        .where(Batch.source == JudgementSource.CROWD, Hit.mturk_hit_id.is_not(None))
         .order_by(*ARRIVAL)
     )
     work = []

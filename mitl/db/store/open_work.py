@@ -230,10 +230,7 @@ def lost_pages(session: Session, environment: Environment) -> LostPages:
     usable = (
         query_submissions(environment, Assignment.worker_id, is_usable)
         .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
-        .where(
-            Batch.source == JudgementSource.CROWD,
-            Assignment.status != SUBMITTED,
-        )
+        .where(Batch.source == JudgementSource.CROWD, Assignment.status != SUBMITTED)
         .group_by(JudgementRow.assignment_id, Assignment.worker_id)
         .subquery()
     )

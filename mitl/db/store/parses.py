@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from mitl.db.base import values
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -72,8 +73,6 @@ class Submissions:
     kind: str
     items: ItemTable
     answers: AnswerTable
-    answer: str
-    """The column, and the field of a parsed answer, that holds what the page asks."""
 
     def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
         """HIT → its batch and the places that its page has; nothing for a HIT that asks something else."""
@@ -129,14 +128,7 @@ class Submissions:
             session,
             self.answers,
             (
-                {
-                    "assignment_id": id_,
-                    "place": at.place,
-                    "outcome": at.outcome,
-                    self.answer: getattr(at, self.answer),
-                    "text": at.text or None,
-                    "active_ms": at.active_ms,
-                }
+                values(self.answers, at, assignment_id=id_, text=at.text or None)
                 for id_, parsed in given.items()
                 for at in parsed.answers
             ),
@@ -144,7 +136,7 @@ class Submissions:
         add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
 
 
-PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow, "label")
+PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow)
 
 
 def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:
@@ -169,16 +161,14 @@ def set_parses(
         session,
         JudgementRow,
         (
-            {
-                "assignment_id": id_,
-                "place": answer.place,
-                "pair_id": pairs[id_, answer.place],
-                "outcome": answer.outcome,
-                "label": answer.label,
-                "active_ms": answer.active_ms,
-                "usable": False,
-                "source": source,
-            }
+            values(
+                JudgementRow,
+                answer,
+                assignment_id=id_,
+                pair_id=pairs[id_, answer.place],
+                usable=False,
+                source=source,
+            )
             for id_, parsed in parses.items()
             for answer in parsed.answers
         ),

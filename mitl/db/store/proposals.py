@@ -197,10 +197,7 @@ def _number_pairs(
                 (first + start + place, *sides, *pair, proposed)
                 for start in range(0, len(new), CHUNK)
                 for place, pair in enumerate(
-                    zip(
-                        *(side[start : start + CHUNK].tolist() for side in (left, right)),
-                        strict=True,
-                    )
+                    zip(*(side[start : start + CHUNK].tolist() for side in (left, right)), strict=True)
                 )
             ),
         )

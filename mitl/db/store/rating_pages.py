@@ -10,6 +10,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from mitl.db.base import values
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
 from mitl.db.store.hits import LIVE_STATES, StoredHit, hits, replaced_by
 from mitl.db.store.parses import Submissions
@@ -53,14 +54,7 @@ def add_items(session: Session, items: Mapping[int, Sequence[SimilarityQuestion]
         session,
         SimilarityItem,
         (
-            {
-                "hit_id": hit_id,
-                "place": item.place,
-                "task": item.task,
-                "role": item.role,
-                "pair_id": rows[item.task, item.pair],
-                "swapped": item.swapped,
-            }
+            values(SimilarityItem, item, hit_id=hit_id, pair_id=rows[item.task, item.pair])
             for hit_id, page in items.items()
             for item in page
         ),
@@ -99,16 +93,13 @@ def pairs_on_pages(
         query_hits(environment, PairRow.left_id, PairRow.right_id)
         .join(SimilarityItem, SimilarityItem.hit_id == Hit.id)
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
-        .where(
-            SimilarityItem.role.in_(roles),
-            SimilarityItem.task == task,
-        )
+        .where(SimilarityItem.role.in_(roles), SimilarityItem.task == task)
         .distinct()
     )
     return {(left, right) for left, right in session.execute(query)}
 
 
-STORED = Submissions(SIMILARITY, SimilarityItem, SimilarityAnswer, "score")
+STORED = Submissions(SIMILARITY, SimilarityItem, SimilarityAnswer)
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[GivenRating]]:
@@ -148,11 +139,7 @@ def _counted(
         .join(SimilarityAnswer, SimilarityAnswer.assignment_id == Assignment.id)
         .join(SimilarityItem, at_place(SimilarityItem, SimilarityAnswer))
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
-        .where(
-            Worker.excluded_at.is_(None),
-            SimilarityItem.role == SimilarityRole.ASKED,
-            *where,
-        )
+        .where(Worker.excluded_at.is_(None), SimilarityItem.role == SimilarityRole.ASKED, *where)
         .group_by(SimilarityItem.task, PairRow.left_id, PairRow.right_id)
     )
     return {(task, (left, right)): count for task, left, right, count in session.execute(query)}

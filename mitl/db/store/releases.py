@@ -31,7 +31,7 @@ def salt(session: Session, name: str) -> bytes:
     found = kept_salt(session, name)
     if found is None:
         found = secrets.token_bytes(32)
-        session.add(StoredRelease(name=name, manifest_sha256=None, rules=None, salt=found.hex()))
+        session.add(StoredRelease(name=name, salt=found.hex()))
         session.flush()
     return found
 

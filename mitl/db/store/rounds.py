@@ -133,8 +133,6 @@ def add_round(
             strategy=strategy,
             config=json.dumps(config, sort_keys=True),
             opened_at=now,
-            closed_at=None,
-            rolled_back_at=None,
         )
     )
     session.flush()
@@ -180,7 +178,7 @@ def steps(session: Session, round_id: int) -> dict[RoundStep, StepRow]:
 def begin_step(session: Session, round_id: int, step: RoundStep, now: dt.datetime) -> None:
     """Write down that a step is tried; a repeated try keeps the time of the first."""
     if step not in steps(session, round_id):
-        session.add(StepOfRound(round_id=round_id, step=step, result="{}", started_at=now, ended_at=None))
+        session.add(StepOfRound(round_id=round_id, step=step, result="{}", started_at=now))
         session.flush()
 
 

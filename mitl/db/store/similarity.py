@@ -104,16 +104,7 @@ def add_samples(session: Session, samples: pd.DataFrame) -> int:
 def samples(session: Session) -> pd.DataFrame:
     """All that was sampled (``SAMPLES``), in the order in which it was."""
     query = (
-        select(
-            SimilaritySample.pair_id,
-            SimilaritySample.swapped,
-            SimilaritySample.method,
-            SimilaritySample.encoder,
-            SimilaritySample.rank,
-            SimilaritySample.similarity,
-            PairRow.left_id,
-            PairRow.right_id,
-        )
+        select(SimilaritySample.__table__, PairRow.left_id, PairRow.right_id)
         .join(PairRow, PairRow.id == SimilaritySample.pair_id)
         .order_by(SimilaritySample.id)
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.orm import Session
 
+from mitl.db.base import values
 from mitl.db.models import Assignment, Worker
 from mitl.db.store.answers import submission_key
 from mitl.db.store.statements import add_rows, query_by_worker, rows_among
@@ -51,10 +52,7 @@ def worker_ids(session: Session, environment: Environment, names: Iterable[str])
     new = [name for name in distinct_names if name not in stored]
     if not new:
         return stored
-    empty = {"excluded_at": None, "capped_at": None, "note": None}
-    add_rows(
-        session, Worker, ({"environment": environment, "mturk_worker_id": name, **empty} for name in new)
-    )
+    add_rows(session, Worker, ({"environment": environment, "mturk_worker_id": name} for name in new))
     return stored | _known_workers(session, environment, new)
 
 
@@ -78,18 +76,14 @@ def add_submissions(
         session,
         Assignment,
         (
-            {
-                "hit_id": submission.hit_id,
-                "worker_id": worker,
-                "mturk_assignment_id": name,
-                "accepted_at": submission.accepted_at,
-                "submitted_at": submission.submitted_at,
-                "status": submission.status,
+            values(
+                Assignment,
+                submission,
+                worker_id=worker,
                 # A rejection by another hand is one here too, and can be reversed.
-                "decision": Decision.REJECT if submission.status == "Rejected" else Decision.NONE,
-                "raw_xml": submission.raw_xml,
-            }
-            for (name, worker), submission in added.items()
+                decision=Decision.REJECT if submission.status == "Rejected" else Decision.NONE,
+            )
+            for (_, worker), submission in added.items()
         ),
     )
     return {id_: added[key] for key, id_ in _ids(session, added).items()}
