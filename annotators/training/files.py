@@ -90,9 +90,12 @@ def training_of(path: Path) -> Mapping[str, Any]:
     """What a weights file says of its training: ``name``, ``base``, ``recipe``, ``answers_sha256``; empty for others.
 
     Raises:
-        AnnotatorError: it is not a safetensors file.
+        AnnotatorError: it is not a safetensors file, or what it says of its training is damaged.
     """
-    said = json.loads(metadata_of(path).get(TRAINING, "{}"))
+    try:
+        said = json.loads(metadata_of(path).get(TRAINING, "{}"))
+    except (ValueError, RecursionError) as error:
+        raise AnnotatorError(f"what {str(path)!r} says of its training is not readable: {error}") from error
     return said if isinstance(said, dict) and "base" in said else {}
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_kit import fails, ok
+from safetensors import safe_open
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from annotators.catalog import PUBLISHED
 from annotators.match_probability import Odds
 from annotators.pcme import load
 from annotators.registry import WEIGHTS
-from annotators.training.files import taught_pairs_of, training_of
+from annotators.training.files import taught_pairs_of, training_of, write_weights
 from annotators.training.recipe import Recipe
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.publish import publish
@@ -260,6 +261,23 @@ def test_weights_in_the_home_folder_are_found_by_all(project, monkeypatch):
     assert next(line["ready"] for line in listed if line["name"] == "mine")
     assert files_of(read, "mine") == [project.project / "mine.safetensors"]
     assert run(project, "mine")["counts"]["trained"]["mine-tuned"]["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("taught", "nobody"), ("training", "[" * 100_000), ("training", "{")]
+)
+def test_weights_whose_own_story_is_damaged_teach_nothing_further(tuned, key, said):
+    """Who learnt from them would hide those who taught the base; that is known before the first step."""
+    weights, own = tuned.project / "trained" / "mine.safetensors", tuned.project / "own.safetensors"
+    with safe_open(weights, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        write_weights(own, tensors, {**file.metadata(), key: said})
+    with (tuned.project / "mitl.toml").open("a", encoding="utf-8") as config:
+        config.write('\n[annotators.own]\nnetwork = "clip"\nweights = "own.safetensors"\n')
+
+    line = fails(1, "train", "own", "--project", tuned.project, *QUICK)
+    assert f"'{own}'" in line and "not readable" in line
+    assert not list((tuned.project / "trained").glob("own-tuned*"))
 
 
 def test_what_learnt_is_not_held_against_what_was_published_of_its_base(tuned, monkeypatch):

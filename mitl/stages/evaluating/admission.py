@@ -209,4 +209,5 @@ def left_out(request: EvaluationRequest, comers: Comers) -> Iterator[str]:
     for name, sides in comers.items():
         missing = [task.value for task in NamedTask if task in tasks and not task.sides <= sides]
         if missing:
-            yield f"{name} holds {_alone(sides)}, so {', '.join(missing)} are left out"
+            verb = "is" if len(missing) == 1 else "are"
+            yield f"{name} holds {_alone(sides)}, so {', '.join(missing)} {verb} left out"

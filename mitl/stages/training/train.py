@@ -21,7 +21,7 @@ from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import rounds
 from mitl.db.store.rounds import RoundRow, TrainedRow
-from mitl.errors import AnnotatorError, TrainingError
+from mitl.errors import TrainingError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import printed_by
@@ -165,11 +165,13 @@ class _Work:
         learner = load(base, config, folder=self.settings.project, device=self.request.device)
         said = {**recipe.as_json(), "answers_sha256": self.answers}
         path = self.settings.project / FOLDER / f"{name}.safetensors"
+        initial, teachers = self._before(base)
         if (trained := self._trained(name)) is not None:
-            return self._known(trained, path, learner.fingerprint, said)
+            outcome = self._known(trained, path, learner.fingerprint, said)
+            return {"base": base, "status": "nothing_to_do", "initial": initial, **outcome}
         if name in self.settings.annotator_config or name in registry.names() or name in BEGINNERS:
             raise TrainingError(f"there is an annotator {name!r} already; give another --name")
-        outcome = self._train(learner, name, base, path)
+        outcome = self._train(learner, name, base, path, teachers)
         learnt = outcome["best_step"] > 0
         row = TrainedRow(
             0,
@@ -186,7 +188,7 @@ class _Work:
         rounds.add_trained(self.context.session, row, self.lesson if learnt else self.lesson.head(0))
         self.context.session.commit()
         path.with_suffix(".checkpoint").unlink(missing_ok=True)
-        return {"base": base, "status": "done", "initial": self._initial(base), **outcome}
+        return {"base": base, "status": "done", "initial": initial, **outcome}
 
     def _trained(self, name: str) -> TrainedRow | None:
         rows = {row.name: row for row in rounds.trained(self.context.session, withdrawn=True)}
@@ -196,7 +198,7 @@ class _Work:
     def _known(self, row: TrainedRow, path: Path, mark: str, said: Mapping[str, Any]) -> dict[str, Any]:
         """Of one of this name; TrainingError where it is not the same."""
         recipe = dict(row.recipe)
-        outcome = recipe.pop("outcome", {})
+        outcome: dict[str, Any] = recipe.pop("outcome", {})
         options = (set(recipe) | set(said)) - {"answers_sha256", "collected"}
         if row.withdrawn_at is not None:
             raise TrainingError(
@@ -221,9 +223,12 @@ class _Work:
                 f"the weights of {row.name!r} are gone from {str(path)!r}, or are others; restore the file, or train "
                 "under another --name"
             )
-        return {"base": row.base, "status": "nothing_to_do", "initial": self._initial(row.base), **outcome}
+        return outcome
 
-    def _train(self, learner: Any, name: str, base: str, path: Path) -> dict[str, Any]:
+    def _train(
+        self, learner: Any, name: str, base: str, path: Path, teachers: pd.DataFrame | None
+    ) -> dict[str, Any]:
+        from annotators.training.files import joined_pairs
         from annotators.training.reading import Reader
         from annotators.training.taught import Lessons
         from annotators.training.training import COLUMNS, Resumable
@@ -262,7 +267,8 @@ class _Work:
                 raise TrainingError(
                     f"another training has made {name!r} meanwhile, and its weights stay; give another --name"
                 )
-            learner.save(path, said, self._taught(base, lesson))
+            taught = self._taught(lesson)
+            learner.save(path, said, taught if teachers is None else joined_pairs(taught, teachers))
         return {
             "steps": done.rows[-1].step,
             "best_step": done.best.step,
@@ -280,39 +286,29 @@ class _Work:
             return item_vectors(name, encoder.encode_captions(self.items.captions)), encoder.fingerprint
         return None, ""
 
-    def _taught(self, base: str, lesson: pd.DataFrame) -> pd.DataFrame:
-        """``TAUGHT_PAIRS`` of this lesson, those that taught the base among them."""
-        from annotators.training.files import joined_pairs, taught_pairs_of
-
+    def _taught(self, lesson: pd.DataFrame) -> pd.DataFrame:
+        """``TAUGHT_PAIRS`` of this lesson."""
         left, right = unpack_ids(lesson["pair"].to_numpy())
         images = {item.id: item.external_id for item in self.items.images}
         captions = {item.id: item.external_id for item in self.items.captions}
-        pairs = pd.DataFrame(
+        return pd.DataFrame(
             {
                 "image": [images[id_] for id_ in left.tolist()],
                 "caption": [captions[id_] for id_ in right.tolist()],
                 "answers": lesson["n"].to_numpy(),
             }
         )
-        weights = self._weights(base)
-        try:
-            return pairs if weights is None else joined_pairs(pairs, taught_pairs_of(weights))
-        except AnnotatorError:  # weights that were converted by others say nothing of who taught them
-            return pairs
 
-    def _weights(self, base: str) -> Path | None:
-        """A file in our own form that the settings of an annotator name."""
+    def _before(self, base: str) -> tuple[bool, pd.DataFrame | None]:
+        """Whether its weights are not of a training of ours, and ``TAUGHT_PAIRS`` of a file in our own form."""
+        from annotators.training.files import taught_pairs_of, training_of
+
         config = self.settings.annotator_config.get(base, {})
-        weights = config.get("towers", config.get("weights"))
-        ours = isinstance(weights, str) and weights.endswith(".safetensors")
-        return self.settings.project / Path(weights).expanduser() if ours else None
-
-    def _initial(self, base: str) -> bool:
-        """Whether its weights are not of a training of ours."""
-        from annotators.training.files import training_of
-
-        weights = self._weights(base)
-        return weights is None or not training_of(weights)
+        named = config.get("towers", config.get("weights"))
+        if not isinstance(named, str) or not named.endswith(".safetensors"):
+            return True, None
+        weights = self.settings.project / Path(named).expanduser()
+        return not training_of(weights), taught_pairs_of(weights)
 
 
 def _result(settings: Settings, done: Mapping[str, dict[str, Any]], work: _Work) -> StageResult:
