@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -129,9 +130,10 @@ def all_subsets(count: int) -> Ids:
             f"{count} annotators have {2**count - 1:,} subsets, which are too many to go through; name at most "
             f"{MOST} of them with --annotator"
         )
-    # The first annotator is the lowest bit, so the reversed bits put {1, 2} before {1, 3} before {2, 3}.
-    subsets = sorted(range(1, 1 << count), key=lambda bits: (bits.bit_count(), -_reversed(bits, count)))
-    return np.array(subsets, np.int64)
+    bits = [1 << place for place in range(count)]
+    return np.array(
+        [sum(some) for size in range(1, count + 1) for some in combinations(bits, size)], np.int64
+    )
 
 
 def used_by(subsets: Ids, count: int) -> NDArray[np.bool_]:
@@ -199,7 +201,3 @@ def mean_known(values: NDArray[np.float64]) -> Cell:
     """The mean of what is defined; None where nothing is."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else None
-
-
-def _reversed(bits: int, count: int) -> int:
-    return int(f"{bits:0{count}b}"[::-1], 2)

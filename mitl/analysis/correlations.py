@@ -45,7 +45,8 @@ def correlate(table: ScoreTable) -> Correlations:
     """
     if len(table.models) < 2:
         raise MetricError(
-            f"{len(table.models)} model is not a ranking of models; give the scores of two or more"
+            f"{'1 model is' if table.models else '0 models are'} not a ranking of models; give the scores of two or "
+            "more"
         )
     return Correlations(table.metrics, as_matrix(tau_b_table(table.means.T)), table.models)
 
@@ -54,32 +55,29 @@ def with_rsum(table: ScoreTable) -> ScoreTable:
     """The table with RSUM beside each set of recalls that has all of R@1, R@5 and R@10 in both directions.
 
     A set is what the names of three metrics have in common: "COCO 5K R@1", "COCO 5K R@5" and "COCO 5K R@10" give
-    "COCO 5K RSUM", the sum of the six recalls of a model. With fewer directions than two there is none.
+    "COCO 5K RSUM", the sum of the six recalls of a model. With fewer directions than two there is none, and one that
+    the table brings along stays as it is.
     """
-    sets = recall_sets(table.metrics)
+    sets = _recall_sets(table.metrics)
     if len(table.directions) != 2 or not sets:
         return table
     sums = [table.values[:, :, columns].sum((0, 2)) for columns in sets.values()]  # (N,) each
     # The sum stands in both directions, so that their mean is it.
     added = np.repeat(np.stack(sums, 1)[None], len(table.directions), 0)
-    names = tuple(f"{name} {RSUM}".strip() for name in sets)
     values = np.concatenate([table.values, added], 2)
-    return ScoreTable(table.models, (*table.metrics, *names), table.directions, values)
+    return ScoreTable(table.models, (*table.metrics, *sets), table.directions, values)
 
 
-def recall_sets(metrics: Sequence[str]) -> dict[str, list[int]]:
-    """Name of each set that has all three recalls → their columns."""
+def _recall_sets(metrics: Sequence[str]) -> dict[str, list[int]]:
+    """Name of each sum → the columns of its three recalls."""
     places = {name: column for column, name in enumerate(metrics)}
     sets = {}
     for name in metrics:
         prefix = name.removesuffix(_RECALLS[0])
-        recalls = [prefix + recall for recall in _RECALLS]
-        if (
-            prefix != name
-            and (not prefix or prefix.endswith(" "))
-            and all(recall in places for recall in recalls)
-        ):
-            sets[prefix.strip()] = [places[recall] for recall in recalls]
+        recalls, summed = [prefix + recall for recall in _RECALLS], prefix + RSUM
+        is_prefix = prefix != name and (not prefix or prefix.endswith(" "))
+        if is_prefix and summed not in places and all(recall in places for recall in recalls):
+            sets[summed] = [places[recall] for recall in recalls]
     return sets
 
 
@@ -101,14 +99,15 @@ def read_scores(path: Path) -> ScoreTable:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as source:
-            rows = [row for row in csv.reader(source) if any(cell.strip() for cell in row)]
+            lines = enumerate(csv.reader(source), 1)
+            rows = [(number, row) for number, row in lines if any(cell.strip() for cell in row)]
     except FileNotFoundError:
         raise MetricError(
             f"there is no file {str(path)!r}; --scores takes a CSV with the columns model, metric, metric, …"
         ) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise MetricError(f"{str(path)!r} is not a CSV in UTF-8: {error}") from error
-    heading = [cell.strip() for cell in rows[0]] if rows else []
+    heading = [cell.strip() for cell in rows[0][1]] if rows else []
     _check_heading(heading, path)
     return _table(heading, rows[1:], path)
 
@@ -128,10 +127,10 @@ def _check_heading(heading: Sequence[str], path: Path) -> None:
         raise MetricError(f"{str(path)!r} holds no metric; give one column for each beside 'model'")
 
 
-def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], path: Path) -> ScoreTable:
+def _table(heading: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]], path: Path) -> ScoreTable:
     metrics = tuple(name for name in heading if name not in (MODEL, DIRECTION))
     scores: dict[tuple[str, str], list[float]] = {}
-    for number, row in enumerate(rows, 2):
+    for number, row in rows:
         if len(row) != len(heading):
             raise MetricError(
                 f"row {number} of {str(path)!r} has {len(row)} cells; its heading has {len(heading)}"

@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -265,6 +266,19 @@ def test_wrong_positives_can_be_taken_out_of_releases(judged, tmp_path):
     assert told["wrong-positives"]["excluded"] == told["wrong-positives"]["listed_as_wrong"] == 2
 
 
+def test_a_caption_is_no_formula_in_the_list_that_a_person_edits(judged):
+    """A spreadsheet would run it."""
+    project = collect(load(judged)).project
+    captions = tuple(replace(caption, text="=HYPERLINK(1)\nhere") for caption in project.captions)
+    of = AnalysisInput.of(replace(project, captions=captions))
+    analysis = ANALYSES["wrong-positives"]
+
+    listed = analysis.show(analysis.compute(of), of).rows["wrong-positives"]
+
+    at = listed.columns.index("text")
+    assert {row[at] for row in listed.rows} == {"'=HYPERLINK(1) here"}
+
+
 def test_the_figure_shows_pictures_of_each_wrong_part(judged, tmp_path):
     """Rows in the paper's order, pictures within the file, captions and answers as text."""
     ok("analyse", "wrong-positives", "--project", judged, "--plots", tmp_path)
@@ -374,6 +388,30 @@ def test_completeness_is_of_the_queries_that_all_annotators_searched(judged):
     assert (partly.bound, partly.queries) == (both.bound, len(some))
     with pytest.raises(MetricError, match="no query in common"):
         of(one for one in i2t if (one.annotator == NEAR) == (one.pair.image_id in some))
+
+
+def test_a_direction_without_judged_pairs_leaves_the_other_to_be_analysed(judged):
+    """As after `mitl publish --direction t2i`; why the one is missing is kept."""
+    project = collect(load(judged)).project
+    asked_of = np.isin(unpack_ids(project.judgements["pair"].to_numpy())[0], project.queries[Direction.I2T])
+    of = AnalysisInput.of(replace(project, judgements=project.judgements[~asked_of]))
+
+    for name in ("label-order", "bias", "favour"):
+        assert {row.direction for row in ANALYSES[name].compute(of)} == {Direction.T2I}
+        assert (
+            str(of.skipped.pop()) == "no i2t query with kept rankings has a judged pair; run `mitl harvest`"
+        )
+
+
+def test_one_open_pair_is_said_in_the_singular(judged):
+    """All but one are answered."""
+    project = collect(load(judged)).project
+    judgements = project.judgements[project.judgements["pair"] != project.answered[0]]
+    of = AnalysisInput.of(replace(project, judgements=judgements))
+
+    lines = ANALYSES["completeness"].show(incidences(of), of).lines
+
+    assert "without an answer yet: 1 candidate pair; matches there count nowhere" in lines
 
 
 def test_favour_leaves_out_what_one_annotator_alone_proposed(judged, found):

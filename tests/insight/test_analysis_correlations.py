@@ -117,6 +117,13 @@ def test_models_of_the_same_mean_tie():
     assert found is None
 
 
+def test_an_rsum_of_the_files_own_stays_the_only_one():
+    """Published tables have one; a second of the same name would be told apart in no file."""
+    table = ScoreTable(("a", "b"), ("R@1", "R@5", "R@10", "RSUM"), ("i2t", "t2i"), np.ones((2, 2, 4)))
+
+    assert with_rsum(table) is table
+
+
 def test_one_direction_alone_has_no_rsum():
     """It would be half of one."""
     table = ScoreTable(("a", "b"), ("R@1", "R@5", "R@10"), ("i2t",), np.ones((1, 2, 3)))
@@ -148,7 +155,8 @@ def test_a_model_without_a_score_is_left_out_of_that_metric_alone(tmp_path):
         ("model,R@1\na,1,2\n", "row 2 of 'scores.csv' has 3 cells; its heading has 2"),
         ("model,direction,R@1\na,i2t,1\nb,t2i,1\n", "has no row of model 'a' in direction 't2i'"),
         ("model,R@1\na,1\n", "1 model is not a ranking of models; give the scores of two or more"),
-        ("model,R@1\n", "0 model"),
+        ("model,R@1\n", "0 models are not a ranking of models"),
+        ("model,R@1\n\na,1\n\nb,high\n", "'R@1' in row 5 of 'scores.csv' is 'high'"),
     ],
 )
 def test_a_bad_file_is_one_clear_line(tmp_path, monkeypatch, text, message):

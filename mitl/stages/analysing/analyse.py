@@ -59,7 +59,7 @@ class AnalyseCounts(TypedDict):
         "analysis → its numbers; docs/analysis.md says what they are. Shares and scores are from 0 to 1, what is not "
         "defined is null",
     ]
-    left_out: Annotated[dict[str, str], "analysis → why it could not be made"]
+    left_out: Annotated[dict[str, str], "analysis → why it, or one direction of it, could not be made"]
     tables_written: Annotated[int, "files of `--csv` that were not there exactly so already"]
     drawings_written: Annotated[int, "files of `--plots`, the same"]
 
@@ -97,6 +97,8 @@ def analyse(
     for name in chosen:
         try:
             by_name[name] = ANALYSES[name].show(ANALYSES[name].compute(of), of)
+            if of.skipped:
+                left_out[name] = of.skipped.pop()
         except (UsageError, StoreError):
             raise
         except MitlError as error:

@@ -70,7 +70,7 @@ def _biases(of: AnalysisInput) -> tuple[Bias, ...]:
         MetricError: nothing is judged, no rankings are kept, or there are fewer than two or too many annotators.
     """
     of.require_judgements()
-    return tuple(bias for direction in of.ranked_directions for bias in _of_direction(of, direction))
+    return of.by_direction(lambda direction: _of_direction(of, direction))
 
 
 def _of_direction(of: AnalysisInput, direction: Direction) -> tuple[Bias, ...]:
@@ -282,14 +282,13 @@ def _lines(biases: Sequence[Bias]) -> tuple[str, ...]:
     for bias in biases:
         if bias.metric == R_PRECISION and bias.capped:
             lines.append(
-                f"{bias.capped:,} of {bias.queries:,} {bias.direction} queries have more positives than the "
-                f"{bias.depth} ranked items; there R stops at {bias.depth} (--deep ranks on)"
+                f"the top {bias.depth} cannot hold the positives of {bias.capped:,} of {bias.queries:,} "
+                f"{bias.direction} queries; there R stops at {bias.depth} (--deep ranks on)"
             )
         if bias.metric == R_PRECISION and bias.deeper:
             lines.append(
-                "R-Precision is not compared with the truth: "
-                f"{bias.deeper:,} of {bias.queries:,} {bias.direction} queries "
-                f"have more true matches than the {bias.depth} ranked items (--deep ranks on)"
+                f"R-Precision is not compared with the truth: the top {bias.depth} cannot hold the true matches of "
+                f"{bias.deeper:,} of {bias.queries:,} {bias.direction} queries (--deep ranks on)"
             )
     return tuple(lines)
 

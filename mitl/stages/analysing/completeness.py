@@ -13,7 +13,7 @@ from mitl.audits.chao import Completeness, chao
 from mitl.core.arrays import contains, distinct, pack_each
 from mitl.core.formats import percent_at_most
 from mitl.errors import AuditError, MetricError
-from mitl.records import Direction
+from mitl.records import Direction, several
 from mitl.stages.analysing.snapshot import query_and_item
 from mitl.stages.analysing.table import (
     NO_JUDGEMENTS,
@@ -116,13 +116,15 @@ def _show(rows: Sequence[Incidence], of: AnalysisInput) -> Findings:
             "Chao's bound is a lower bound of the matches that there are, so the recall is at most what it says: "
             "annotators that fail on the same pairs leave more than it can see; only an audit bounds recall from below",
             *(
-                f"in {row.direction} {row.known_missed:,} originals that no annotator proposed are known already, more "
-                f"than the {row.bound.missing:,.0f} that the bound expects"
+                f"in {row.direction} no annotator proposed {several(row.known_missed, 'original')}, more than the "
+                f"{row.bound.missing:,.0f} that the bound expects"
                 for row in rows
                 if row.known_missed > row.bound.missing
             ),
             *(
-                [f"{open_pairs:,} candidate pairs have no answer yet; matches among them count nowhere"]
+                [
+                    f"without an answer yet: {several(open_pairs, 'candidate pair')}; matches there count nowhere"
+                ]
                 if open_pairs
                 else []
             ),

@@ -163,7 +163,7 @@ def _left_out(of: AnalysisInput) -> tuple[LeftOut, ...]:
         MetricError: nothing is judged, no rankings are kept, or there are fewer than two annotators.
     """
     of.require_judgements()
-    rows = tuple(row for direction in of.ranked_directions for row in _of_direction(of, direction))
+    rows = of.by_direction(lambda direction: _of_direction(of, direction))
     if not rows:
         raise MetricError("no query has two positives of different annotators, so nobody can be left out")
     return rows

@@ -122,7 +122,7 @@ def _show(made: Sequence[Multiplicity], of: AnalysisInput) -> Findings:
             *(
                 f"{multiplicity.direction}: over the {len(multiplicity.after):,} of {multiplicity.queries:,} queries "
                 "that people looked at; "
-                f"{multiplicity.answered:,} of {multiplicity.candidates:,} candidate pairs are answered so far"
+                f"answered so far: {multiplicity.answered:,} of {multiplicity.candidates:,} candidate pairs"
                 for multiplicity in made
                 if not of.project.answers.empty and not multiplicity.complete
             ),

@@ -30,8 +30,8 @@ from mitl.stages.analysing.table import (
 
 
 def _diversities(of: AnalysisInput) -> tuple[Diversity, ...]:
-    """One for each direction that has queries; MetricError with fewer than two annotators or no kept rankings."""
-    return tuple(_diversity(direction, of.lists(direction)) for direction in of.ranked_directions)
+    """One for each direction that two annotators rank; MetricError without any."""
+    return of.by_direction(lambda direction: [_diversity(direction, of.lists(direction))])
 
 
 def _diversity(direction: Direction, lists: Lists) -> Diversity:
@@ -107,7 +107,7 @@ def _diversity_tables(of: Diversity) -> tuple[Table, ...]:
 def _label_orders(of: AnalysisInput) -> tuple[LabelOrder, ...]:
     """One for each annotator and direction; MetricError where nothing is judged or no rankings are kept."""
     of.require_judgements()
-    return tuple(order for direction in of.ranked_directions for order in _label_order(of, direction))
+    return of.by_direction(lambda direction: _label_order(of, direction))
 
 
 def _label_order(of: AnalysisInput, direction: Direction) -> list[LabelOrder]:

@@ -92,6 +92,8 @@ class AnalysisInput:
     environment: Environment | None = None
     options: AnalysisOptions = field(default_factory=AnalysisOptions)
     progress: Progress = no_progress
+    skipped: list[MetricError] = field(default_factory=list)
+    """Why `by_direction` left a direction out."""
     _lists: dict[Direction, Lists] = field(default_factory=dict)
 
     @classmethod
@@ -129,6 +131,20 @@ class AnalysisInput:
         if not ranked:
             raise MetricError(NO_RANKINGS)
         return ranked
+
+    def by_direction(self, make: Callable[[Direction], Iterable[R]]) -> tuple[R, ...]:
+        """What can be made of the directions of which rankings are kept; what ``make`` raises if that is nothing."""
+        made: list[R] = []
+        reasons = []
+        for direction in self.ranked_directions:
+            try:
+                made += make(direction)
+            except MetricError as error:
+                reasons.append(error)
+        if reasons and not made:
+            raise reasons[0]
+        self.skipped += reasons
+        return tuple(made)
 
     def lists(self, direction: Direction) -> Lists:
         """The kept rankings of a direction over all runs; a query of several runs counts once, by the last.

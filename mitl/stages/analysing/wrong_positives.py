@@ -14,6 +14,7 @@ import numpy as np
 
 from mitl.analysis.report.views import picture_uris
 from mitl.core.arrays import unpack_pairs
+from mitl.core.formats import csv_cell
 from mitl.errors import MetricError
 from mitl.records import Concept, ExclusionKind, Label, Pair, Table
 from mitl.records.frames import LABELS
@@ -162,7 +163,8 @@ def _listed(project: ProjectSnapshot) -> tuple[Column[WrongPositive], ...]:
         Column("answers", lambda row: row.n_judgements),
         Column("truth", lambda row: None if row.truth is None else row.truth.value),
         Column("excluded", lambda row: "yes" if row.excluded else "no"),
-        Column("text", lambda row: caption_of[row.pair.caption_id].text),
+        # A person edits the list in a spreadsheet; nothing reads the text back.
+        Column("text", lambda row: csv_cell(caption_of[row.pair.caption_id].text)),
         Column(
             "picture",
             lambda row: str(image_of[row.pair.image_id].path or image_of[row.pair.image_id].url or ""),
