@@ -32,6 +32,9 @@ def parse_url(text: str) -> URL:
     """The URL with mitl's drivers filled in; SettingsError for another engine than SQLite or PostgreSQL."""
     try:
         url = make_url(text)
+        if url.get_backend_name() == "sqlite":
+            url = url.set(drivername="sqlite")
+            url.get_dialect()().create_connect_args(url)  # here, or SQLAlchemy says later what it cannot read
     except (ArgumentError, ValueError) as error:
         raise SettingsError(
             f"{_PASSWORD.sub('***', text)!r} is not a database URL; write sqlite:///path/to/file.db or "

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from mitl.db.engine import make_engine, parse_url
+from mitl.db.engine import file_of, make_engine, parse_url
 from mitl.errors import StoreError
 
 WRITING, PUBLISH, PAY, ROUND = "writing", "publish", "pay", "round"
@@ -29,7 +29,8 @@ def advisory_key(name: str) -> str:
 def only_one(url: str, name: str) -> Iterator[None]:
     """Hold the command's lock on this database for the block.
 
-    SQLite: a lock on a file beside the database. PostgreSQL: an advisory lock of a connection of its own.
+    SQLite: a lock on a file beside the database, where there is one. PostgreSQL: an advisory lock of a connection of
+    its own.
 
     Raises:
         StoreError: another process holds it.
@@ -38,8 +39,8 @@ def only_one(url: str, name: str) -> Iterator[None]:
     if parsed.get_backend_name() == "postgresql":
         with _advisory(url, name):
             yield
-    elif parsed.database and parsed.database != ":memory:":
-        with _file(Path(f"{parsed.database}.{name}.lock"), name):
+    elif (file := file_of(parsed.database)) is not None and file.exists():
+        with _file(Path(f"{file}.{name}.lock"), name):
             yield
     else:
         yield

@@ -230,6 +230,13 @@ def test_a_lock_is_free_before_the_server_has_noticed_that_its_connection_is_gon
             pass
 
 
+def test_where_there_is_no_database_a_lock_makes_no_file(tmp_path):
+    """The command goes on to say that nothing is there; the folder may be a wrong one, or missing."""
+    for folder in (tmp_path, tmp_path / "missing"):
+        with only_one(f"sqlite:///{folder / 'mitl.db'}", PUBLISH):
+            assert list(tmp_path.iterdir()) == []
+
+
 def test_a_reader_does_not_wait_for_a_writer(database):
     """`mitl status` answers while a harvest holds the database."""
     with open_database(database) as writer, only_one(database, PUBLISH):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import resource
 import sqlite3
 import subprocess
@@ -28,11 +29,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from mitl.db import migrate
-from mitl.db.engine import View, make_engine
+from mitl.db.engine import View, make_engine, parse_url
 from mitl.db.explain import reason
 from mitl.db.locks import WRITING, advisory_key
 from mitl.db.session import open_database
-from mitl.errors import OutageError, StoreError
+from mitl.errors import OutageError, SettingsError, StoreError
 
 pytestmark = pytest.mark.migrations
 
@@ -103,6 +104,20 @@ def test_a_wrong_url_is_one_line_without_its_password(words, url, line, tmp_path
 
     assert line in message
     assert "hunter2" not in message
+
+
+@pytest.mark.parametrize("url", ["sqlite://host/mitl.db", "sqlite:///mitl.db?timeout=long"])
+def test_a_url_that_sqlite_cannot_read_is_none(url):
+    """Whatever SQLAlchemy makes of it."""
+    with pytest.raises(
+        SettingsError, match=f"^{re.escape(repr(url))} is not a database URL; write sqlite:///"
+    ):
+        parse_url(url)
+
+
+def test_sqlite_has_one_driver():
+    """As PostgreSQL has: another one in the URL is passed over."""
+    assert parse_url("sqlite+pysqlcipher:///mitl.db") == parse_url("sqlite:///mitl.db")
 
 
 @pytest.mark.parametrize("seed", ["-1", "2147483648"])
