@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -78,29 +78,34 @@ def _seconds(session: Session, batch_id: int, environment: Environment, page_siz
     return tuple(seconds)
 
 
-def pilot_out(pilots: Sequence[PilotBatch]) -> PilotBatch | None:
-    """The first pilot that is not done."""
-    return next((pilot for pilot in pilots if pilot.out), None)
-
-
-def waits_for(pilot: PilotBatch) -> str:
-    """Why nothing new is planned while a pilot is out."""
-    return (
-        f"pilot {pilot.batch} is out, {pilot.out:,} of its {pilot.hits:,} HITs not answered and decided yet"
-    )
-
-
 def in_a_round(request: Request, option: str) -> str:
     """Which command takes an option that a round's own commands lack; nothing for what no round asks."""
     return f" (a round: `mitl publish --chosen {option}`)" if request.own_words.get("chosen") else ""
 
 
-def pilot_is_out(pilot: PilotBatch, request: Request) -> UsageError:
-    """What refuses to post the rest before a pilot's times are known."""
-    return UsageError(
-        f"pilot {pilot.batch} of template {request.template!r} is out: {pilot.out} of its {pilot.hits} HITs not "
-        "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
-        f"times with --no-wait-for-pilot{in_a_round(request, '--no-wait-for-pilot')}"
+def waits_for_pilot(
+    pilots: Sequence[PilotBatch], request: Request, *, goes_on: bool, is_open: Callable[[], bool]
+) -> str:
+    """Why nothing new is planned while a pilot is out; nothing where none is.
+
+    Args:
+        goes_on: whether there is something to do all the same, as what an interrupted run left.
+        is_open: whether there would be something to post; is asked only where that is refused.
+
+    Raises:
+        UsageError: the rest is to be posted, and the pilot's times are not known yet.
+    """
+    pilot = next((pilot for pilot in pilots if pilot.out), None)
+    if pilot is None:
+        return ""
+    if request.pilot is None and not goes_on and is_open():
+        raise UsageError(
+            f"pilot {pilot.batch} of template {request.template!r} is out: {pilot.out} of its {pilot.hits} HITs not "
+            "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
+            f"times with --no-wait-for-pilot{in_a_round(request, '--no-wait-for-pilot')}"
+        )
+    return (
+        f"pilot {pilot.batch} is out, {pilot.out:,} of its {pilot.hits:,} HITs not answered and decided yet"
     )
 
 
@@ -130,13 +135,15 @@ def estimate_of(pilots: Sequence[PilotBatch], template: HitTemplate, page_size: 
 T = TypeVar("T")
 
 
-def within(pages: Iterable[T], limit: int | None, size: Callable[[T], int]) -> Iterator[T]:
-    """The first of these whose questions a limit holds; all of them without one."""
-    for page in pages:
-        limit = None if limit is None else limit - size(page)
-        if limit is not None and limit < 0:
-            return
-        yield page
+def within(pages: list[T], limit: int | None, size: Callable[[T], int]) -> tuple[list[T], int | None]:
+    """The first of these whose questions a limit holds, and how many more it holds; without one all, and None."""
+    if limit is None:
+        return pages, None
+    for place, page in enumerate(pages):
+        if size(page) > limit:
+            return pages[:place], limit
+        limit -= size(page)
+    return pages, limit
 
 
 def rotated(values: Sequence[T], turn: int) -> list[T]:

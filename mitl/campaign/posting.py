@@ -175,17 +175,6 @@ NO_SWEEP = Sweep(adopted=0, orphans=(), gone=(), unfetched=(), overlooked=0, las
 """Where nothing is posted, nothing has to be found first."""
 
 
-def sweep_to_post(context: Context, client: MTurkClient) -> Sweep:
-    """Adopt what an earlier run posted without hearing of it, and see that sending again is safe.
-
-    Raises:
-        CrowdError: see :func:`require_safe_repeat`.
-    """
-    sweep = sweep_server(context, client)
-    require_safe_repeat(context, sweep)
-    return sweep
-
-
 def sweep_server(context: Context, client: MTurkClient, listed: Iterable[ListedHit] | None = None) -> Sweep:
     """Compare the server's HITs with the stored ones, adopt what was lost and close what is gone.
 

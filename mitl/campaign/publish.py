@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from mitl.campaign.bill import require_confirmed
-from mitl.campaign.jobs import PostingJob, PostingRun, make_job, start_run
+from mitl.campaign.jobs import PostingJob, PostingRun, make_job, post_planned, start_run, store_job
 from mitl.campaign.kinds import kinds_asked
 from mitl.campaign.kinds.protocol import Plan, Request
 from mitl.campaign.pages import Pages, probe_pictures
 from mitl.campaign.pilots import in_a_round
-from mitl.campaign.placing import post_planned, store_job
-from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, sweep_server, sweep_to_post
+from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, require_safe_repeat, sweep_server
 from mitl.campaign.validating import DryRunFolder, validate_requests
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, named, open_context
@@ -126,7 +125,8 @@ def _post(
     repeats: Callable[[int], bool] | None,
 ) -> StageResult:
     """Plan, price and check, ask for confirmation, then store the plan and post all of it."""
-    sweep = sweep_to_post(run.context, run.client)
+    sweep = sweep_server(run.context, run.client)
+    require_safe_repeat(run.context, sweep)
     job = make_job(run, sweep, announce)
     if isinstance(job, Plan):
         return _nothing_to_do(run, job, sweep)

@@ -49,7 +49,6 @@ mitl.campaign.kinds.texts
 mitl.campaign.kinds
 mitl.campaign.standing
 mitl.campaign.jobs
-mitl.campaign.placing
 mitl.campaign.publish
 mitl.stages.setup mitl.stages.proposing
 mitl.stages.evaluating

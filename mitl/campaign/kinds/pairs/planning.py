@@ -15,11 +15,9 @@ from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, l
 from mitl.campaign.pilots import (
     PilotBatch,
     find_pilots,
-    pilot_is_out,
-    pilot_out,
     rotated,
     seed_of,
-    waits_for,
+    waits_for_pilot,
     within,
 )
 from mitl.core.arrays import unpack_pairs
@@ -177,15 +175,21 @@ def make_plan(session: Session, settings: Settings, request: Campaign, *, adopte
     candidates, doubts = _candidates(session, request)
     left = leftover(session, request.environment, BatchKind.PAIRS, hit_store.hit_items)
     pilots = tuple(find_pilots(session, request.environment, request.template, PAIRS_PER_HIT))
-    out = pilot_out(pilots) if request.wait_for_pilot else None
-    if out is None:
-        plan = _open_plan(session, settings, request, candidates, doubts, left)
-        met = _met(session, request.environment, plan.pages)
-        return dataclasses.replace(plan, pilots=pilots, met=met, warnings=met.warnings)
-    is_first_look = request.pilot is None and not left.hits and not adopted
-    if is_first_look and _open_plan(session, settings, request, candidates, doubts, left).n_hits:
-        raise pilot_is_out(out, request)
-    return PairsPlan(left=left, waits_for=waits_for(out), pilots=pilots)
+
+    def planned() -> PairsPlan:
+        return _open_plan(session, settings, request, candidates, doubts, left)
+
+    waits = waits_for_pilot(
+        pilots if request.wait_for_pilot else (),
+        request,
+        goes_on=bool(left.hits or adopted),
+        is_open=lambda: planned().n_hits > 0,
+    )
+    if waits:
+        return PairsPlan(left=left, waits_for=waits, pilots=pilots)
+    plan = planned()
+    met = _met(session, request.environment, plan.pages)
+    return dataclasses.replace(plan, pilots=pilots, met=met, warnings=met.warnings)
 
 
 def who_met(
@@ -263,9 +267,9 @@ def _open_plan(
     to_replace = [] if request.pilot is not None else what.again
     n_open = len(what.pairs) + len(what.audits) + sum(map(_n_asked, to_replace))
     out, limit = plans_out(session, request)
-    to_replace = list(within(to_replace, limit, _n_asked))
+    to_replace, room = within(to_replace, limit, _n_asked)
     n_again = sum(map(_n_asked, to_replace))
-    now = what if limit is None else what.within(limit - n_again)
+    now = what if room is None else what.within(room)
     if request.pilot is not None:
         pages = request.pilot - sum(plan.hits for plan in out)
         now = now.at_random(pages * CANDIDATES_PER_HIT, settings.seed)

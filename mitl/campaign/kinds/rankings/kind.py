@@ -116,9 +116,9 @@ def make_plan(
     ]
     n_open = len(still) + sum(n_asked(page.page.items) for page in again)
     out, limit = plans_out(session, request)
-    again = list(within(again, limit, lambda page: n_asked(page.page.items)))
+    again, room = within(again, limit, lambda page: n_asked(page.page.items))
     n_again = sum(n_asked(page.page.items) for page in again)
-    still = still if limit is None else still[: limit - n_again]
+    still = still[:room]
     n_limited = len(still) + n_again
     nothing = ""
     if request.again:

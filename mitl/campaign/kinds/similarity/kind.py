@@ -99,16 +99,15 @@ class SimilarityKind:
         self, items: Sequence[SimilarityQuestion], wording: Wording, shown: Shown
     ) -> tuple[str, list[str]]:
         """See `CampaignKind`."""
-        page, texts = [], []
+        page = []
         for item in items:
             sides = [
                 ("", shown.sources[number]) if side == "image" else (shown.captions[number], "")
                 for side, number in _shown(item)
             ]
             page.append(ShownPair(item.place, *sides[0], *sides[1]))
-            texts += [text or source for text, source in sides]
         html = render_similarity(wording.template, page, contact=shown.contact, estimate_s=wording.estimate_s)
-        return html, texts
+        return html, [text for item in page for text in item.shown]
 
     def headline(self, request: RatePairs, plan: RatingPlan) -> str:
         """See `CampaignKind`."""

@@ -22,12 +22,10 @@ from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
 from mitl.campaign.pilots import (
     PilotBatch,
     find_pilots,
-    pilot_is_out,
-    pilot_out,
     rotated,
     seed_of,
     sure_originals,
-    waits_for,
+    waits_for_pilot,
     within,
 )
 from mitl.crowd.context import open_context
@@ -107,12 +105,14 @@ def make_plan(session: Session, settings: Settings, request: RatePairs, *, adopt
         UsageError: there is something to post, but a pilot of the same wording is out.
     """
     left = leftover(session, request.environment, SIMILARITY, rating_pages.questions)
-    out = pilot_out(_pilots(session, request, request.per_hit)) if request.wait_for_pilot else None
-    if out is not None:
-        is_first_look = request.pilot is None and not left.hits and not adopted
-        if is_first_look and _open_plan(session, settings, request, left).n_hits:
-            raise pilot_is_out(out, request)
-        return RatingPlan(left=left, waits_for=waits_for(out), per_hit=request.per_hit)
+    waits = waits_for_pilot(
+        _pilots(session, request, request.per_hit) if request.wait_for_pilot else (),
+        request,
+        goes_on=bool(left.hits or adopted),
+        is_open=lambda: _open_plan(session, settings, request, left).n_hits > 0,
+    )
+    if waits:
+        return RatingPlan(left=left, waits_for=waits, per_hit=request.per_hit)
     plan = _open_plan(session, settings, request, left)
     return dataclasses.replace(plan, pilots=tuple(_pilots(session, request, plan.per_hit)))
 
@@ -137,10 +137,9 @@ def _open_plan(session: Session, settings: Settings, request: RatePairs, left: L
     lacking = [] if request.pilot is not None else _lacking(session, request)
     n_open = len(still) + sum(len(hit.questions) for hit in lacking)
     out, limit = plans_out(session, request)
-    lacking = list(within(lacking, limit, lambda hit: len(hit.questions)))
+    lacking, room = within(lacking, limit, lambda hit: len(hit.questions))
     n_again = sum(len(hit.questions) for hit in lacking)
-    if limit is not None:
-        still = still[: limit - n_again]
+    still = still[:room]
     if request.pilot is not None:
         pages = max(request.pilot - sum(plan.hits for plan in out), 0)
         still = still[: pages * (request.per_hit - N_CONTROLS * request.controls)]

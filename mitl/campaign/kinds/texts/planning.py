@@ -108,7 +108,7 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
         )
     still, n_unranked = _open(session, settings, request, items)
     out, limit = plans_out(session, request)
-    now = still if limit is None else still[:limit]
+    now = still[:limit]
     controls = _controls(session, settings, request, len(now))
     pages = pack_texts(now, controls, per_hit=request.per_hit, seed=settings.seed)
     return TextPlan(
