@@ -78,6 +78,11 @@ def _seconds(session: Session, batch_id: int, environment: Environment, page_siz
     return tuple(seconds)
 
 
+def pilot_out(pilots: Sequence[PilotBatch]) -> PilotBatch | None:
+    """The first pilot that is not done."""
+    return next((pilot for pilot in pilots if pilot.out), None)
+
+
 def in_a_round(request: Request, option: str) -> str:
     """Which command takes an option that a round's own commands lack; nothing for what no round asks."""
     return f" (a round: `mitl publish --chosen {option}`)" if request.own_words.get("chosen") else ""
@@ -95,7 +100,7 @@ def waits_for_pilot(
     Raises:
         UsageError: the rest is to be posted, and the pilot's times are not known yet.
     """
-    pilot = next((pilot for pilot in pilots if pilot.out), None)
+    pilot = pilot_out(pilots)
     if pilot is None:
         return ""
     if request.pilot is None and not goes_on and is_open():
