@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from mitl.crowd.calls import THREADS, Call
 from mitl.crowd.client import HitRequest, HitTypeTerms, ListedHit, MTurkClient, exclusion_qualification
 from mitl.crowd.context import Context
+from mitl.crowd.listings import is_refusal
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
@@ -87,7 +88,7 @@ class HitTypes:
             try:
                 self._client.associate_qualification(qualification, worker)
             except CrowdError as error:
-                if error.code is None:
+                if not is_refusal(error):
                     raise
                 # The server refuses to keep this one away: they may answer, for nothing but the reward.
         return qualification

@@ -245,7 +245,7 @@ def outcome_beside(
         ignored, verb: the finding's code and word for an answer that does not count.
     """
     outcome = single(place, "outcome", fields, Outcome, findings)
-    if outcome is None and "outcome" not in fields and answer is not None:
+    if outcome is None and answer is not None and not "".join(fields.get("outcome", ())).strip():
         outcome = Outcome.ANSWERED
     if outcome is None or (outcome is Outcome.ANSWERED and answer is None):
         findings.add("missing_answer", f"place {place} has no usable answer")

@@ -18,8 +18,9 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeGuard, TypeVar
 
 from mitl.crowd.context import Context
+from mitl.crowd.listings import is_refusal
 from mitl.db.store import journal
-from mitl.errors import CrowdError, FundsError, MitlError
+from mitl.errors import CrowdError, MitlError
 from mitl.interrupts import interrupts_held
 from mitl.records import JournalState, several
 
@@ -202,10 +203,8 @@ class _Run(Generic[T, R]):
         return good
 
     def _is_taken(self, fault: BaseException) -> TypeGuard[CrowdError]:
-        """Whether it is a refusal of this call alone, which the caller takes; not one of a key or for want of money."""
-        if self.refusals is None or not isinstance(fault, CrowdError) or isinstance(fault, FundsError):
-            return False
-        return not fault.unclear and (fault.code or "").startswith("AWS.MechanicalTurk.")
+        """Whether it is a refusal of this call alone, which the caller takes."""
+        return self.refusals is not None and is_refusal(fault)
 
     def book_made(self, awaited: Collection[Future[R]] = ()) -> None:
         """Wait for the calls that were sent, but for those of ``awaited``, and book them in one transaction."""

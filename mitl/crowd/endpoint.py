@@ -132,8 +132,9 @@ def _explicit(
             f'but {environment} was asked for; write environment = "{environment}" there if it is that, or use '
             f"--{settings.endpoint_environment}"
         )
+    strange = f"{url!r} is not an endpoint; write http://host:port or https://host"
     if not http_host(url):
-        raise EndpointError(f"{url!r} is not an endpoint; write http://host:port or https://host")
+        raise EndpointError(strange)
     url = url.rstrip("/")
     health: Mapping[str, Any] = {}
     if not is_amazon(url):
@@ -141,6 +142,8 @@ def _explicit(
 
         try:
             health = _health(url)
+        except (httpx.InvalidURL, UnicodeError) as error:  # no host can have this name
+            raise EndpointError(strange) from error
         except httpx.HTTPError as error:
             raise EndpointError(
                 f"nothing answers at {url} ({type(error).__name__}); start the server there with `mitl serve`, "
@@ -277,7 +280,7 @@ def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment
                 return path
         with whole_file(path, mode=0o600) as sink:
             sink.write(text.encode())
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}; delete it, and mitl writes it again") from error
     except OSError as error:
         raise SettingsError(f"cannot keep {path}: {error.strerror or error}") from error

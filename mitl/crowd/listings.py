@@ -6,17 +6,22 @@ A member that is missing, null or of another type is a ReplyError, which ``Trans
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
-from mitl.errors import CrowdError
+from mitl.errors import CrowdError, FundsError
+
+_AMOUNT = re.compile(r"([0-9]+)\.?([0-9]{0,2})0*")
 
 
 def cents(amount: str) -> int:
-    """Cents of a CurrencyAmount."""
-    whole, _, part = amount.partition(".")
-    return int(whole) * 100 + int((part + "00")[:2])
+    """Cents of a CurrencyAmount; ValueError where it is none, as one below 0 or with parts of a cent."""
+    match = _AMOUNT.fullmatch(amount)
+    if match is None:
+        raise ValueError(f"{amount!r} is not an amount")
+    return int(match[1] + match[2].ljust(2, "0"))
 
 
 def is_code(error: CrowdError, *names: str) -> bool:
@@ -24,6 +29,13 @@ def is_code(error: CrowdError, *names: str) -> bool:
     return error.code is not None and error.code.lower().rpartition(".")[2] in {
         name.lower() for name in names
     }
+
+
+def is_refusal(error: BaseException) -> TypeGuard[CrowdError]:
+    """Whether the server refuses just this call: not for a key or want of money, and surely without an effect."""
+    if not isinstance(error, CrowdError) or isinstance(error, FundsError) or error.unclear:
+        return False
+    return (error.code or "").startswith("AWS.MechanicalTurk.")
 
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from harvest_kit import in_pipeline
 from sqlalchemy import text as sql
 from world_kit import SANDBOX, copied_once, copy_of, make_world, run_propose, spoil
 
-from mitl.campaign import placing
+from mitl.campaign import jobs
 from mitl.campaign.kinds.texts import planning
 from mitl.campaign.kinds.texts.kind import KIND
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
@@ -383,7 +383,7 @@ def test_the_writers_own_review_does_not_count(written):
 def test_posting_that_died_is_completed_and_nothing_is_asked_twice(settings, monkeypatch):
     """The second call to the server fails; the next run posts what is left, under the terms of the first."""
     chosen(settings, 6)
-    real, calls = placing.create_hit, []
+    real, calls = jobs.create_hit, []
 
     def dies(*arguments):
         calls.append(1)
@@ -391,11 +391,11 @@ def test_posting_that_died_is_completed_and_nothing_is_asked_twice(settings, mon
             raise CrowdError("the line is down")
         return real(*arguments)
 
-    monkeypatch.setattr(placing, "create_hit", dies)
+    monkeypatch.setattr(jobs, "create_hit", dies)
     rules = Terms(TextRules(least_words=2))
     with pytest.raises(CrowdError):
         ask(settings, per_hit=2, terms=rules)
-    monkeypatch.setattr(placing, "create_hit", real)
+    monkeypatch.setattr(jobs, "create_hit", real)
     assert ask(settings, "write", per_hit=2, terms=rules).status == "done"
     assert_each_hit_is_there_once(settings)
     assert sorted(spot.item for spot in spots(settings)) == sorted({spot.item for spot in spots(settings)})

@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,9 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.controls import draw_controls
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
+from mitl.campaign.posting import HitTypes
 from mitl.campaign.publish import publish
+from mitl.campaign.validating import ValidatingClient, ValidatingTransport
 from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.crowd.context import open_context
 from mitl.crowd.endpoint import open_endpoint
@@ -31,6 +33,8 @@ from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
 from mitl.db.store import hits as hit_store
 from mitl.db.store.answers import worker_loads
+from mitl.errors import CrowdError
+from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
 from mitl.records import AuditPurpose, Direction, HitState, Label, PairRole
@@ -352,6 +356,35 @@ def test_nobody_is_offered_a_page_of_an_audit_on_which_no_answer_of_theirs_count
     crowd.join(1)
     assert crowd.work() == 1
     assert not wanted(settings)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_told"),
+    [
+        ("AWS.MechanicalTurk.InvalidParameterValue", False),
+        ("ThrottlingException", True),
+        ("AccessDeniedException", True),
+        (None, True),
+    ],
+)
+def test_a_page_is_posted_to_whom_the_server_cannot_keep_away_and_to_nobody_for_its_troubles(
+    settings, code, is_told
+):
+    """Only its refusal of this very worker lets them be paid in vain."""
+
+    class Refusing(ValidatingTransport):
+        def call(self, operation, read, **parameters):
+            if operation == "associate_qualification_with_worker":
+                error = CrowdError("not this one")
+                error.code = code
+                raise error
+            return super().call(operation, read, **parameters)
+
+    with (
+        pytest.raises(CrowdError, match="not this one") if is_told else nullcontext(),
+        ValidatingClient(Refusing()) as client,
+    ):
+        HitTypes(client, settings).of(load_template("pairs-plain"), 50, [frozenset({"w1"})])
 
 
 def test_an_interrupted_run_is_completed_with_its_audit_questions(settings):

@@ -164,6 +164,12 @@ def test_nobody_there_is_one_line(pictures):
         probe_pictures({"7": "/a.jpg"}, "http://127.0.0.1:1", 1, seed=0)
 
 
+def test_an_address_without_a_host_that_can_be_is_one_line():
+    """DNS cannot even be asked about it, whoever leads there."""
+    with pytest.raises(DatasetError, match=r"'7': https://pics\.\.example/a\.jpg cannot be fetched"):
+        probe_pictures({"7": "https://pics..example/a.jpg"}, "", 1, seed=0)
+
+
 def test_a_sample_is_fetched_and_no_more(pictures):
     """As many as asked for, chosen by the seed."""
     base, asked = pictures

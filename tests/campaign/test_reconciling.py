@@ -11,7 +11,7 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, run_publish
 
-from mitl.campaign import placing
+from mitl.campaign import jobs
 from mitl.campaign.posting import require_safe_repeat, sweep_server
 from mitl.campaign.publish import reconcile
 from mitl.crowd.client import Keys, MTurkClient
@@ -70,14 +70,14 @@ def test_lost_hits_are_adopted_without_posting_anything(asked, state):
 def test_a_harvest_beside_publish_may_book_what_was_posted_first(tmp_path, monkeypatch):
     """Publish counts what is out, whoever saw it there first."""
     settings = proposed(tmp_path / "p")
-    create, looks = placing.create_hit, []
+    create, looks = jobs.create_hit, []
 
     def seen_at_once(*words):
         made = create(*words)
         looks.append(harvest(settings, SANDBOX))
         return made
 
-    monkeypatch.setattr(placing, "create_hit", seen_at_once)
+    monkeypatch.setattr(jobs, "create_hit", seen_at_once)
     result = run_publish(settings)
 
     assert len(looks) > 1

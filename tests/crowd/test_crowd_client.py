@@ -444,8 +444,15 @@ def test_money_goes_to_text_and_back(amount):
 
 
 def test_amounts_of_fewer_decimals_are_read():
-    """MTurk's pattern allows 7, 7. and 7.5."""
-    assert [cents(text) for text in ("7", "7.", "7.5", "7.05")] == [700, 700, 750, 705]
+    """MTurk's pattern allows 7, 7. and 7.5; zeros after the cents change nothing."""
+    assert [cents(text) for text in ("7", "7.", "7.5", "7.05", "7.0500")] == [700, 700, 750, 705, 705]
+
+
+@pytest.mark.parametrize("text", ["-0.50", "1.-5", "0.509", " 7", "1_0", "", "."])
+def test_what_is_no_amount_is_not_read_as_one(text):
+    """A debt of 50 cents is none of 50 cents to spend, and no part of a cent is dropped."""
+    with pytest.raises(ValueError, match="not an amount"):
+        cents(text)
 
 
 def test_more_assignments_are_asked_for_once(client, hit_type):

@@ -209,9 +209,10 @@ def test_a_replaced_crowd_database_is_reported(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_broken_credentials_are_reported(tmp_path):
+@pytest.mark.parametrize("content", [b"= nonsense", b"\xff\xfe\x00"], ids=["text", "bytes"])
+def test_broken_credentials_are_reported(tmp_path, content):
     """A file that is not TOML is named."""
-    (tmp_path / "credentials.toml").write_text("= nonsense")
+    (tmp_path / "credentials.toml").write_bytes(content)
 
     with (
         pytest.raises(SettingsError, match=r"credentials\.toml is not TOML"),
@@ -227,6 +228,15 @@ def test_an_explicit_endpoint_never_falls_back(tmp_path):
     with pytest.raises(EndpointError, match="nothing answers"), open_endpoint(settings, LIVE):
         pass
     assert not (tmp_path / "crowd.db").exists()
+
+
+@pytest.mark.parametrize("host", ["crowd..example", "xn--", "\N{SNOWMAN}.example", f"{'a' * 64}.example"])
+def test_a_host_that_has_no_such_name_is_not_an_endpoint(tmp_path, host):
+    """What DNS could not be asked about is a slip of the pen."""
+    settings = settings_of(tmp_path, endpoint_url=f"http://{host}:8000")
+
+    with pytest.raises(EndpointError, match="is not an endpoint; write http"), open_endpoint(settings, LIVE):
+        pass
 
 
 def test_an_explicit_endpoint_takes_the_aws_chain(crowd, tmp_path, monkeypatch):

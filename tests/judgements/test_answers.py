@@ -247,9 +247,12 @@ def test_missing_reasons_are_noticed_only_where_asked_for():
     assert codes(parsed([*half, ("p01_shortcoming", "grammar")], rationale=False)) == ["unknown_field"]
 
 
-def test_the_label_alone_answers():
-    """A form without the outcome field still says what the worker thinks."""
-    assert parsed([("p01_label", "no")]).answers == (PlaceAnswer(1, Outcome.ANSWERED, Label.NO),)
+@pytest.mark.parametrize("beside", [[], [("p01_outcome", " ")]], ids=["none", "empty"])
+def test_the_label_alone_answers(beside):
+    """A form without the outcome field, or with an empty one, still says what the worker thinks."""
+    result = parsed([("p01_label", "no"), *beside])
+
+    assert (result.answers, result.findings) == ((PlaceAnswer(1, Outcome.ANSWERED, Label.NO),), ())
 
 
 @given(
