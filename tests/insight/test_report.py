@@ -269,6 +269,29 @@ def test_machines_are_compared_where_all_of_them_are_scored(tmp_path: Path) -> N
     assert [one.text for one in told if one.section == "evaluation"] == [usual]
 
 
+def test_a_machine_that_was_best_before_and_after_is_not_said_to_have_overtaken(tmp_path: Path) -> None:
+    """Two that tied on the original annotation were both best there."""
+    data = sample_input(tmp_path)
+    best = {
+        ("vit", "original"): 0.5,
+        ("clip", "original"): 0.5,
+        ("clip", "release"): 0.9,
+        ("vit", "release"): 0.1,
+    }
+    scores = tuple(
+        EvaluationScore(name, positives, Direction.I2T, "mAP@R", value)
+        for (name, positives), value in best.items()
+    )
+
+    (found,) = (
+        one.text
+        for one in findings(dataclasses.replace(data, evaluation=scores))
+        if one.section == "evaluation"
+    )
+
+    assert found.startswith("clip ranks best by mAP@R, before and after")
+
+
 def test_agreement_without_an_interval_is_no_headline(tmp_path: Path) -> None:
     """Of so few pairs alpha says nothing; the section on workers shows it with the reason."""
     data = sample_input(tmp_path)

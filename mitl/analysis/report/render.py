@@ -6,6 +6,7 @@ It begins with a few sentences, each with the section that tells more.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +20,7 @@ from mitl.analysis.report.inputs import DisputeKind, ReportInput, Section
 from mitl.analysis.report.views import multiplicity_rows, picture_uris
 from mitl.core import formats
 from mitl.core.formats import count, money, percent, percent_at_most
-from mitl.records import Direction
+from mitl.records import Direction, several
 from mitl.records.forms import IMAGES, SetForm, of_form
 from mitl.resources import page_templates
 
@@ -96,6 +97,7 @@ def _environment(form: SetForm) -> Jinja:
     environment.filters["coded"] = _coded
     environment.globals.update(
         times=formats.times,
+        several=several,
         shaded=views.shaded,
         by_frame=views.by_frame,
         tags=views.tags,
@@ -281,7 +283,7 @@ def _people(data: ReportInput) -> Iterator[Highlight]:
     right = crowd.gold.positive_right + crowd.gold.negative_right
     if not seen:
         return
-    text = f"Workers answered {percent(right / seen)} of {count(seen)} hidden controls as expected"
+    text = f"Workers answered {percent(right / seen)} of {several(seen, 'hidden control')} as expected"
     shared = crowd.agreement
     if shared is not None and shared.has_interval and shared.alpha.alpha is not None:
         alpha = f"α = {shared.alpha.alpha:.2f}"
@@ -322,15 +324,12 @@ def _machines(data: ReportInput) -> Iterator[Highlight]:
     ]
     if len(names) < 2 or len({positives for positives, _ in columns}) < 2:
         return
+    totals: dict[tuple[str, str], float] = defaultdict(float)
+    for (name, positives, _), score in value.items():
+        totals[name, positives] += score
     before, after = (
-        max(
-            names,
-            key=lambda name: (
-                sum(value[name, *column] for column in columns if column[0] == positives),
-                name,
-            ),
-        )
-        for positives in ("original", "release")
+        max(names, key=lambda name: (totals[name, positives], totals[name, others], name))
+        for positives, others in (("original", "release"), ("release", "original"))
     )
     taught = any(score.annotator == after and score.taught_by for score in data.evaluation)
     caveat = f"; {after} was trained on answers of this release" if taught else ""

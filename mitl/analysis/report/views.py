@@ -47,27 +47,27 @@ FRAMES = {
 DISPUTES = {
     DisputeKind.WORKERS: (
         "Workers disagree",
-        "pairs that several people answered have answers on both sides, match and no match",
+        "pairs that several people answered, with answers on both sides, match and no match",
     ),
     DisputeKind.ORIGINAL: (
         "People refuse an original",
-        "judged pairs of the original annotation were called no match",
+        "judged pairs of the original annotation, called no match",
     ),
     DisputeKind.CXC: (
         "CxC and people differ",
-        "pairs with an answer and a CxC rating stand on opposite sides",
+        "pairs with an answer and a CxC rating, on opposite sides",
     ),
     DisputeKind.MACHINES: (
         "All machines agree, people say no",
-        "judged pairs that every annotator proposed were called no match",
+        "judged pairs that every annotator proposed, called no match",
     ),
     DisputeKind.WRONG: (
         "Matches with a wrong part",
-        "pairs that people called a match have a part that they name as wrong",
+        "pairs that people called a match, with a part that they name as wrong",
     ),
     DisputeKind.TRUTH: (
         "People against the truth",
-        "judged pairs stand on the wrong side of the known truth",
+        "judged pairs, on the wrong side of the known truth",
     ),
 }
 """(heading, how the sentence behind "N of M" goes on)."""

@@ -128,7 +128,7 @@ def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:
         kind = kind_of(batch.kind)
         return _step(
             [*kind.command.split()[1:], f"--{project.environment.value}", "--seed", str(batch.seed), "…"],
-            f"batch {batch.name}, {_n_hits(project, batch):,} HITs of {kind.shown}; the options as then",
+            f"batch {batch.name}, {several(_n_hits(project, batch), 'HIT')} of {kind.shown}; the options as then",
             (),
         )
     words = [f"--{project.environment.value}", "--direction", batch.direction, "--template", batch.template]

@@ -101,7 +101,7 @@ def publish_chosen(turn: Turn) -> Done:
             asked, interrupted = asked_pairs(context, turn.row), _interrupted(context)
             hits = round_store.posted_hits(context.session, context.environment, turn.row.id)
             if asked.issuperset(chosen) and not interrupted:
-                return Done(f"all {several(len(chosen), 'chosen pair')} are asked", {"hits_posted": hits})
+                return Done(f"{_all(len(chosen))} asked", {"hits_posted": hits})
             what = _affordable(context, turn) if hits and not interrupted else None
             if hits and not interrupted and what is None:
                 left = _left(context, turn)
@@ -115,6 +115,10 @@ def publish_chosen(turn: Turn) -> Done:
     raise RoundError(
         f"not all of what the round chose could be posted; run `mitl publish --{turn.environment} --chosen` to see why"
     )
+
+
+def _all(chosen: int) -> str:
+    return "the one chosen pair is" if chosen == 1 else f"all {several(chosen, 'chosen pair')} are"
 
 
 def asked_pairs(context: Context, row: RoundRow) -> set[Pair]:
@@ -213,9 +217,10 @@ def _look(turn: Turn, looks: int) -> tuple[Done | Waits, int]:
         left, affordable = _left(context, turn), _affordable(context, turn) if lost else None
         told, changed = _changed(context, turn)
     if not missing:
-        line = f"all {several(n_chosen, 'chosen pair')} are answered{told}"
+        line = f"{_all(n_chosen)} answered{told}"
         return Done(line, {"looks": looks, **changed}), queued
-    words = f"{several(len(missing), 'pair')} of the round or of its audits have no usable answer yet"
+    have = "has" if len(missing) == 1 else "have"
+    words = f"{several(len(missing), 'pair')} of the round or of its audits {have} no usable answer yet"
     if lost and affordable is None:
         words += f", and {format_dollars(max(left, 0))} of the budget is left"
         if lost == missing:  # nothing is out either, so waiting would not end
