@@ -217,11 +217,7 @@ def _problem(browser: httpx.Client, url: str, kind: PartKind) -> str | None:
                 if reply.status_code == 200:
                     return _unlike_picture(reply)
                 problem = f"answers {reply.status_code}"
-        except (
-            httpx.HTTPError,
-            httpx.InvalidURL,
-            UnicodeError,
-        ) as error:  # the last of a host that cannot be
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: no host can be so
             problem = f"cannot be fetched ({type(error).__name__}: {error})"
     return problem
 

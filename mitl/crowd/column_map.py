@@ -226,6 +226,6 @@ def _patterns(value: object, name: str) -> tuple[str, ...]:
 
 
 def _direction(value: object, name: str) -> Direction | None:
-    if value is not None and value not in set(Direction):
+    if value is not None and value not in list(Direction):
         raise SettingsError(f"{name!r} sets direction to {value!r}; known: {', '.join(Direction)}")
     return None if value is None else Direction(str(value))

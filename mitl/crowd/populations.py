@@ -165,7 +165,8 @@ def answer_hit(played: PlayedHit, truths: Mapping[int, Truth], *, rationale: boo
     """
     rng, character = played.rng("answers"), played.character
     places = sorted(truths)
-    labels = {place: _label(character, truths[place].label, rng) for place in places}
+    chances = {place: character.confusion[truths[place].label.code - 1] for place in places}
+    labels = {place: rng.choices(list(Label), weights=chances[place])[0] for place in places}
     times = {place: drawn_ms(character.seconds_per_pair, rng) for place in places}
     answers = []
     for place in places:
@@ -187,10 +188,6 @@ def _share(text: str, spec: str) -> float:
     if not (math.isfinite(share) and share > 0):
         raise UsageError(f"the share {text!r} in {spec!r} must be a positive number")
     return share
-
-
-def _label(character: Character, truth: Label, rng: random.Random) -> Label:
-    return rng.choices(list(Label), weights=character.confusion[truth.code - 1])[0]
 
 
 def drawn_ms(median_s: float, rng: random.Random) -> int:

@@ -104,15 +104,7 @@ def render_page(
     contact: str | None = None,
     estimate_s: int | None = None,
 ) -> str:
-    """The page as self-contained HTML, pairs in the order given.
-
-    Args:
-        contact: whom workers may write to, shown as text.
-        estimate_s: honest working time of the page; by default the template's seconds for each pair.
-
-    Raises:
-        TemplateError: the template is broken.
-    """
+    """As `render`, pairs in the order given; by default it takes the template's seconds for each."""
     seconds = template.seconds_per_pair * len(pairs) if estimate_s is None else estimate_s
     form = next(form for form in SET_FORMS.values() if form.asks == template.asks)
     asked = _asked(template.search_path, template.content_hash)
@@ -124,6 +116,7 @@ def render(template: HitTemplate, seconds: int, contact: str | None, **shown: ob
 
     Args:
         seconds: honest working time of the page.
+        contact: whom workers may write to, shown as text.
         shown: what the template may use beside its title and the like.
 
     Raises:
@@ -146,7 +139,15 @@ def render(template: HitTemplate, seconds: int, contact: str | None, **shown: ob
         raise TemplateError(
             f"HIT template {template.name!r} is broken in {where}: {error.message}"
         ) from error
-    except jinja2.TemplateError as error:
+    # A template of one's own may ask for anything.
+    except (
+        jinja2.TemplateError,
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise TemplateError(f"HIT template {template.name!r} does not render: {error}") from error
 
 
@@ -185,7 +186,11 @@ class _LeanLoader(jinja2.FileSystemLoader):
     def get_source(
         self, environment: jinja2.Environment, template: str
     ) -> tuple[str, str, Callable[[], bool]]:
-        source, filename, uptodate = super().get_source(environment, template)
+        try:
+            source, filename, uptodate = super().get_source(environment, template)
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise jinja2.TemplateSyntaxError("not text in UTF-8; save it as that", line, template) from error
         return _INDENT.sub("", source), filename, uptodate
 
 
@@ -263,11 +268,7 @@ def page_comparison(item: Comparison, texts: Mapping[int, str], sources: Mapping
 def render_rankings(
     template: HitTemplate, comparisons: Sequence[PageComparison], *, contact: str | None, estimate_s: int
 ) -> str:
-    """The page as self-contained HTML, comparisons in the order given.
-
-    Args:
-        contact: whom workers may write to, shown as text.
-        estimate_s: honest working time of the page.
+    """As `render`, comparisons in the order given.
 
     Raises:
         TemplateError: the template is broken, or images and captions are searched on one page.

@@ -269,6 +269,22 @@ def test_a_file_of_the_other_direction_is_not_compared_though_its_ids_are_known(
     assert posted_pages(settings) == {}
 
 
+def test_a_file_that_is_none_of_rankings_is_told_in_one_line(settings, tmp_path):
+    """Whatever stands in its metadata, or as its queries."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ranked = pq.read_table(guesses(settings))
+    strange = (
+        ranked.replace_schema_metadata({b"dataset_sha256": b"\xff"}),
+        pa.table({"query_id": pa.array([10**18], pa.timestamp("us"))}),
+    )
+    for table in strange:
+        pq.write_table(table, tmp_path / "x.parquet")
+        with pytest.raises(RetrievalError, match=r"x\.parquet' is not a Parquet file with the columns"):
+            run_study(settings, files=(("x", tmp_path / "x.parquet"),))
+
+
 def test_systems_that_rank_alike_are_said_to_leave_nothing_to_prefer(settings):
     """One file under two names; it is not said that people were asked."""
     twice = {"systems": (), "files": (("x", guesses(settings)), ("y", guesses(settings)))}

@@ -110,9 +110,32 @@ def test_a_wording_that_lacks_a_file_is_refused(own):
         load_template("pairs-short", own)
 
 
-def test_a_broken_wording_names_file_and_line(own):
+@pytest.mark.parametrize(
+    "content", [b"<p>\n{% if %}", "<p>\nGr\u00fc\u00dfe".encode("latin-1")], ids=["syntax", "latin-1"]
+)
+def test_a_broken_wording_names_file_and_line(own, content):
     """A template error is the user's to mend, so it is one line."""
-    (own / "pairs-short/instructions.html.j2").write_text("<p>\n{% if %}", encoding="utf-8")
+    (own / "pairs-short/instructions.html.j2").write_bytes(content)
 
     with pytest.raises(TemplateError, match=r"broken in instructions.html.j2, line 2"):
         render_page(load_template("pairs-short", own), [])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ nope }}",
+        "{{ 1 / 0 }}",
+        "{{ pairs + 1 }}",
+        "{{ title.x() }}",
+        "{{ '%d'|format(title) }}",
+        "{{ minutes|list }}",
+    ],
+)
+def test_a_wording_that_fails_on_a_page_is_one_line(own, source):
+    """Whatever Python says of what it asks for."""
+    (own / "pairs-short/instructions.html.j2").write_text(source, encoding="utf-8")
+
+    with pytest.raises(TemplateError, match=r"HIT template 'pairs-short' does not render: .") as caught:
+        render_page(load_template("pairs-short", own), [PagePair(1, "/i/a.jpg", "A cat.")])
+    assert "\n" not in str(caught.value)

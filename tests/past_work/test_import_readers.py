@@ -330,6 +330,7 @@ def test_no_cell_makes_a_mapping_fail(row):
         ),
         ("keep = 'x'", "sets keep to 'x', but a list of columns is wanted"),
         ("direction = 'up'", "sets direction to 'up'; known: i2t, t2i"),
+        ("direction = ['t2i']", r"sets direction to \['t2i'\]; known: i2t, t2i"),
         ("worker = 3", "sets worker to 3, but a column's name is wanted"),
     ],
 )

@@ -36,7 +36,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.hits import StoredHit
-from mitl.hits.comparisons import Meeting, meetings, n_pages, pack_comparisons, sided
+from mitl.hits.comparisons import meetings, n_pages, pack_comparisons, sided
 from mitl.hits.rendering import page_comparison, render_rankings
 from mitl.hits.templates import HitTemplate
 from mitl.records import (
@@ -101,7 +101,12 @@ def make_plan(
         _key(item.direction, item.query_id, (item.left, item.left_items), (item.right, item.right_items))
         for item in before
     }
-    still = [meeting for meeting in met if _meeting_key(meeting, request.direction) not in asked]
+    still = [
+        new
+        for new in met
+        if _key(request.direction, new.query_id, (new.one, new.one_items), (new.other, new.other_items))
+        not in asked
+    ]
     to_replace = comparison_store.hits_to_replace(session, environment)
     pages = comparison_store.comparisons(session, [hit.hit.id for hit in to_replace])
     shown = comparison_store.asked(session, environment, ComparisonRole.CONTROL) if to_replace else []
@@ -151,11 +156,6 @@ def _met_on(session: Session, environment: Environment, hits: Sequence[StoredHit
     """What the batches of these HITs compare, by name."""
     met_in = comparison_store.systems(session, environment)
     return tuple(sorted({system for hit in hits for system in met_in[hit.batch]}, key=lambda met: met.name))
-
-
-def _meeting_key(meeting: Meeting, direction: Direction) -> Key:
-    sides = (meeting.one, meeting.one_items), (meeting.other, meeting.other_items)
-    return _key(direction, meeting.query_id, *sides)
 
 
 def _key(direction: Direction, query_id: int, *sides: tuple[str, tuple[int, ...]]) -> Key:

@@ -208,12 +208,12 @@ def _queries_of(path: Path, queries: Mapping[str, int], dataset_sha256: str) -> 
     try:
         table = pq.read_table(path, columns=["query_id"])
         names = table["query_id"].unique().to_pylist()
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        said = (table.schema.metadata or {}).get(DATASET_KEY, b"").decode()
+    except (pa.ArrowException, OSError, KeyError, ValueError, OverflowError) as error:
         raise RetrievalError(
             f"{str(path)!r} is not a Parquet file with the columns query_id, rank, item_id, similarity: "
             f"{' '.join(str(error).split())}"
         ) from error
-    said = (table.schema.metadata or {}).get(DATASET_KEY, b"").decode()
     named = repr(str(path)), said
     require_one_dataset(("this project", dataset_sha256), named, remedy="rank the items of this data set")
     ranked = {queries[str(name)] for name in names if str(name) in queries}

@@ -41,11 +41,7 @@ class ShownPair:
 def render_similarity(
     template: HitTemplate, items: Sequence[ShownPair], *, contact: str | None, estimate_s: int
 ) -> str:
-    """The page as self-contained HTML, items in the order given.
-
-    Args:
-        contact: whom workers may write to, shown as text.
-        estimate_s: honest working time of the page.
+    """As `mitl.hits.rendering.render`, items in the order given.
 
     Raises:
         TemplateError: the template is broken, a side shows nothing or both a text and an image, or the items are not

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from mitl.campaign.kinds.texts.answers import language_rule
 from mitl.errors import PackingError, TemplateError
@@ -41,12 +42,10 @@ def render_texts(
     contact: str | None,
     estimate_s: int,
 ) -> str:
-    """The page as self-contained HTML, items in the order given.
+    """As `mitl.hits.rendering.render`, items in the order given.
 
     Args:
         rules: what a text must keep to; None where none is written.
-        contact: whom workers may write to, shown as text.
-        estimate_s: honest working time of the page.
 
     Raises:
         TemplateError: the template is broken or meant for another task.
@@ -67,8 +66,8 @@ def deal(questions: Sequence[CollectionQuestion], room: int) -> list[list[Collec
     """The questions on as few pages as hold them, evenly and in order."""
     count = -(-len(questions) // room)
     sizes = [len(questions) // count + (page < len(questions) % count) for page in range(count)]
-    starts = [sum(sizes[:page]) for page in range(count)]
-    return [list(questions[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+    rest = iter(questions)
+    return [list(islice(rest, size)) for size in sizes]
 
 
 def pack_texts(
