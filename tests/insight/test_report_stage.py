@@ -25,15 +25,18 @@ from report_kit import drawn_once  # noqa: F401 - pytest finds it here
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.analysis.report.inputs import DisputeKind, Found, Frame
+from mitl.analysis.report.machine_plots import bias_svg
 from mitl.analysis.report.render import render_report
 from mitl.core.arrays import unpack_pairs
 from mitl.core.pricing import format_dollars
 from mitl.db.session import open_database
 from mitl.db.store import answers, judgements
+from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.positives.pair_answers import majority_answers
 from mitl.records import Direction, Environment, JudgementSource, Label
+from mitl.records.forms import TEXTS
 from mitl.stages.analysing.multiplicity import multiplicities
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.evaluating.figures import SCORES_FILE
@@ -292,6 +295,29 @@ def test_the_way_to_rebuild_is_made_of_commands_that_can_be_typed(data):
             assert context.params
     hashes = dict(steps[4].hashes)
     assert re.fullmatch(r"[0-9a-f]{64}", hashes["manifest.json"])
+
+
+def test_directions_and_the_world_are_named_as_the_data_set_names_them(project, monkeypatch):
+    """Of documents and queries: sections and drawings of analyses, and the command that makes the world again."""
+    monkeypatch.setattr(DatasetRow, "pair_sides", TEXTS.sides)
+
+    data = report_input(collect(project_settings(project)))
+
+    assert data.provenance.steps[0].command.startswith(
+        "mitl init --dataset scenes --kind texts --n-images 14"
+    )
+    told = [
+        word
+        for section in data.analyses
+        for word in (
+            *section.lines,
+            *(cell for table in section.tables for row in table.rows for cell in row),
+        )
+    ]
+    drawn = [bias_svg(data.machines.bias, data.form)]
+    drawn += [draw() for section in data.analyses for draw in section.drawings.values()]
+    words = re.findall(r"\b(?:i2t|t2i|d2q|q2d)\b", " ".join(map(str, [*told, *drawn])))
+    assert set(words) == {"d2q", "q2d"}
 
 
 @pytest.mark.slow

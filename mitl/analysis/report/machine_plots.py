@@ -100,20 +100,18 @@ def ranks_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
         return fig.to_svg(figure, "ranks", f"Ranks by {RANKED_BY}; {'; '.join(told)}")
 
 
-def bias_svg(found: Sequence[Bias]) -> str:
+def bias_svg(found: Sequence[Bias], form: SetForm = IMAGES) -> str:
     """Bias, self-bias and non-self-bias by the number of annotators used; a panel a metric and direction (Fig. E.2)."""
     shown = [(bias, bias.by_size) for bias in found if bias.by_size]
-    return _curves(
-        shown, _BIAS, "bias", "Bias by the number of annotators whose proposals are used; see the table"
-    )
+    title = "Bias by the number of annotators whose proposals are used; see the table"
+    return _curves(shown, form, _BIAS, "bias", title)
 
 
-def truth_bias_svg(found: Sequence[Bias]) -> str:
+def truth_bias_svg(found: Sequence[Bias], form: SetForm = IMAGES) -> str:
     """The same against the known truth, up to all annotators."""
     shown = [(bias, bias.by_size_truth) for bias in found if bias.by_size_truth]
-    return _curves(
-        shown, _FROM_TRUTH, "truth-bias", "Distance from the scores under the known truth; see the table"
-    )
+    title = "Distance from the scores under the known truth; see the table"
+    return _curves(shown, form, _FROM_TRUTH, "truth-bias", title)
 
 
 def matrix_svg(names: Sequence[str], matrix: Matrix, *, name: str, title: str) -> str:
@@ -154,7 +152,7 @@ def matrix_svg(names: Sequence[str], matrix: Matrix, *, name: str, title: str) -
         return fig.to_svg(figure, name, f"{title}; see the table")
 
 
-def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
+def uncertainty_svg(found: Sequence[Uncertainty], form: SetForm = IMAGES) -> str:
     """Mean number of positives by bins of rising uncertainty; a panel an annotator, direction and kind (Fig. 3b)."""
     shown = [uncertainty for uncertainty in found if uncertainty.bins]
     if not shown:
@@ -168,10 +166,8 @@ def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
             means = [bin_.positives for bin_ in uncertainty.bins]
             axes.plot(range(1, len(means) + 1), means, marker="o", color=fig.AFTER, clip_on=False)
             axes.set_ylim(0, max(max(means) * 1.15, 1))
-            axes.set_title(
-                fig.short(f"{uncertainty.annotator} {uncertainty.direction}, {uncertainty.against}", 32),
-                loc="left",
-            )
+            way = form.way_names[uncertainty.direction]
+            axes.set_title(fig.short(f"{uncertainty.annotator} {way}, {uncertainty.against}", 32), loc="left")
             axes.set_xlabel(f"bin of uncertainty; tau {_said(uncertainty.tau)}")
             axes.set_xticks(range(1, len(means) + 1))
             fig.bare(axes, grid="y")
@@ -240,7 +236,11 @@ def reliability_svg(reliability: Calibration) -> str:
 
 
 def _curves(
-    shown: Sequence[tuple[Bias, Sequence[SizeBias]]], labels: Sequence[str], name: str, title: str
+    shown: Sequence[tuple[Bias, Sequence[SizeBias]]],
+    form: SetForm,
+    labels: Sequence[str],
+    name: str,
+    title: str,
 ) -> str:
     if not shown:
         return ""
@@ -260,7 +260,7 @@ def _curves(
                     )
                     highest = max(highest, *values)
             axes.set_xticks([size.size for size in sizes])
-            axes.set_title(f"{bias.metric}, {bias.direction}", loc="left")
+            axes.set_title(f"{bias.metric}, {form.way_names[bias.direction]}", loc="left")
             axes.set_xlabel("annotators used")
             fig.bare(axes, grid="y")
         panels[0].set_ylim(-0.04 * highest, highest * 1.1 or 1)

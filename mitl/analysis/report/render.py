@@ -189,8 +189,8 @@ def _figures(data: ReportInput, answers: answer_tables.AnswerShares) -> dict[str
             "reliability": plots.reliability_svg(data.reliability),
             "scores": plots.scores_svg(data.evaluation, data.form),
             "ranks": machine_plots.ranks_svg(data.evaluation, data.form),
-            "bias": machine_plots.bias_svg(data.machines.bias),
-            "truth_bias": machine_plots.truth_bias_svg(data.machines.bias),
+            "bias": machine_plots.bias_svg(data.machines.bias, data.form),
+            "truth_bias": machine_plots.truth_bias_svg(data.machines.bias, data.form),
             # An analysis may call a drawing as the page calls one of its own.
             **{
                 f"{analysis.section.id}/{name}": draw()

@@ -218,7 +218,7 @@ def _show(biases: Sequence[Bias], of: AnalysisInput) -> Findings:
         if stranger is not None:
             names = ", ".join(biases[0].annotators)
             raise UsageError(f"--subset names {stranger!r}, which is not among the annotators: {names}")
-    by_direction: dict[str, dict[str, object]] = {}
+    form, by_direction = of.project.dataset.form, dict[str, dict[str, object]]()
     for bias in biases:
         by_direction.setdefault(bias.direction.value, {})[bias.metric] = _counts(bias)
     return Findings(
@@ -226,7 +226,10 @@ def _show(biases: Sequence[Bias], of: AnalysisInput) -> Findings:
         tables=tuple(table for bias in biases for table in _tables(bias, subsets)),
         lines=_lines(biases),
         rows={"bias-scores": _score_rows(biases), "bias-by-size": _size_rows(biases)},
-        drawings={"bias": partial(bias_svg, biases), "bias-truth": partial(truth_bias_svg, biases)},
+        drawings={
+            "bias": partial(bias_svg, biases, form),
+            "bias-truth": partial(truth_bias_svg, biases, form),
+        },
     )
 
 

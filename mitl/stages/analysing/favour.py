@@ -270,7 +270,8 @@ def _show(rows: Sequence[LeftOut], of: AnalysisInput) -> Findings:
     proven = [row for row, found in themselves if found.low > 0]
     panels: dict[str, list[tuple[str, float, float, float]]] = {}
     for row, found in themselves:
-        panels.setdefault(row.direction.value, []).append((row.annotator, found.fall, found.low, found.high))
+        panel = panels.setdefault(of.project.dataset.ways[row.direction], [])
+        panel.append((row.annotator, found.fall, found.low, found.high))
     names = ", ".join(f"{row.annotator} ({row.direction})" for row in proven)
     return Findings(
         counts=counts,

@@ -128,7 +128,7 @@ def _show(made: Sequence[Multiplicity], of: AnalysisInput) -> Findings:
             ),
         ),
         rows={"multiplicity": Table("", ("direction", "set", "positives", "queries"), histogram)},
-        drawings={"multiplicity": partial(multiplicity_svg, made)},
+        drawings={"multiplicity": partial(multiplicity_svg, made, of.project.dataset.form)},
     )
 
 

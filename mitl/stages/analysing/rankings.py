@@ -60,7 +60,7 @@ def _matrices(diversity: Diversity) -> dict[str, Matrix]:
     }
 
 
-def _show_diversity(diversities: Sequence[Diversity], _: AnalysisInput) -> Findings:
+def _show_diversity(diversities: Sequence[Diversity], made_of: AnalysisInput) -> Findings:
     rows = [
         (of.direction.value, row, column, *(m[i][j] for m in _matrices(of).values()), of.queries, of.depth)
         for of in diversities
@@ -87,7 +87,7 @@ def _show_diversity(diversities: Sequence[Diversity], _: AnalysisInput) -> Findi
                 of.annotators,
                 of.tau,
                 name=f"diversity-{of.direction}",
-                title=f"Kendall's tau-b of the top {of.depth}, {of.direction}",
+                title=f"Kendall's tau-b of the top {of.depth}, {made_of.project.dataset.ways[of.direction]}",
             )
             for of in diversities
         },

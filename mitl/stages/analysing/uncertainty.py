@@ -194,7 +194,7 @@ _ASSOCIATION: tuple[Column[Uncertainty], ...] = (
 )
 
 
-def _show(made: _Made, _: AnalysisInput) -> Findings:
+def _show(made: _Made, of: AnalysisInput) -> Findings:
     """Rank correlations, and the mean number of positives from the least to the most uncertain queries."""
     measured, without = made
     width = max(len(uncertainty.bins) for uncertainty in measured)
@@ -218,7 +218,7 @@ def _show(made: _Made, _: AnalysisInput) -> Findings:
         ),
         lines=tuple(f"{name} {reason}" for name, reason in without.items()),
         rows={"uncertainty": Table("", columns, tuple(rows))},
-        drawings={"uncertainty": partial(uncertainty_svg, measured)},
+        drawings={"uncertainty": partial(uncertainty_svg, measured, of.project.dataset.form)},
     )
 
 

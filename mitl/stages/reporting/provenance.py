@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from mitl.analysis.report.inputs import Provenance, RebuildStep
 from mitl.campaign.kinds import kind_of
 from mitl.core.pricing import format_dollars
+from mitl.datasets.scenes.world import WORLD_KINDS
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.proposals import fingerprints
 from mitl.db.store.releases import ReleaseRow
@@ -18,6 +19,7 @@ from mitl.positives.merging import CXC_POSITIVE, MergeRecipe, MergeRules
 from mitl.positives.release_input import ProposalRun, QueryDraw
 from mitl.records import BatchKind, Direction, JudgementSource, PairRole, several
 from mitl.records.collection import TEXTS
+from mitl.records.forms import IMAGES
 from mitl.records.similarity import SIMILARITY, Likeness
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 
@@ -63,14 +65,9 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
 def _init(project: ProjectSnapshot) -> RebuildStep:
     data = project.dataset
     if data.kind == "scenes":
-        words = [
-            "--dataset",
-            "scenes",
-            "--n-images",
-            str(len(project.images)),
-            "--seed",
-            str(project.settings.seed),
-        ]
+        kind = next(name for name, kind in WORLD_KINDS.items() if kind.form == data.form)
+        words = ["--dataset", "scenes", *(["--kind", kind] if data.form != IMAGES else [])]
+        words += ["--n-images", str(len(project.images)), "--seed", str(project.settings.seed)]
         note = ""
     else:
         words = ["--dataset", data.kind, "…"]

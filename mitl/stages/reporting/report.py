@@ -6,7 +6,7 @@ import gc
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar
 
@@ -26,7 +26,7 @@ from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.progress import Advance, Progress, no_progress
 from mitl.records import Decision, Direction, Environment, StageResult, several
-from mitl.records.forms import message_of_form
+from mitl.records.forms import message_of_form, result_of_form
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.analyse import ANALYSES
@@ -320,7 +320,7 @@ def report_input(
         examples=() if merged is None else examples(project),
         disputes=disputes(project, true),
         machines=machine_analysis(of, advance),
-        analyses=(*_sections(of, advance), *source.sections),
+        analyses=tuple(_of_form(part, project) for part in (*_sections(of, advance), *source.sections)),
         preference=preference(project),
         provenance=provenance(project, source.runs, evaluated=bool(scores)),
         form=project.dataset.form,
@@ -375,6 +375,13 @@ def _sections(of: AnalysisInput, advance: Advance) -> Iterator[AnalysisSection]:
         else:
             yield AnalysisSection(analysis.section, shown.tables, shown.lines, shown.drawings, shown.captions)
         advance(1)
+
+
+def _of_form(section: AnalysisSection, project: ProjectSnapshot) -> AnalysisSection:
+    """With the directions as the data set calls them."""
+    said = StageResult(tables=section.tables, lines=section.lines, warnings=(section.why_not,))
+    said = result_of_form(said, lambda: project.dataset.form)
+    return replace(section, tables=said.tables, lines=said.lines, why_not=said.warnings[0])
 
 
 def evaluation(
