@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -101,7 +103,8 @@ def answer_counts(judgements: pd.DataFrame, proposals: pd.DataFrame) -> tuple[An
             answers.loc[answers["label"] == place, "pair"], proposals, ["annotator", "direction", "rank"]
         )
     ]
-    return tuple(sorted(found, key=_answer_order))
+    order = attrgetter("annotator", "direction.value", "rank", "label.code")
+    return tuple(sorted(found, key=order))
 
 
 def rationale_counts(
@@ -123,7 +126,7 @@ def rationale_counts(
             answers.loc[(answers[question.column] & 1 << place) != 0, "pair"], proposed, ["annotator"]
         )
     ]
-    return tuple(sorted(found, key=lambda row: (row.annotator, row.kind, row.value)))
+    return tuple(sorted(found, key=attrgetter("annotator", "kind", "value")))
 
 
 def _cells(answered: pd.Series[int], proposals: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, ...]]:
@@ -184,10 +187,6 @@ def rationale_shares(
     return RationaleTable(columns=columns, rows=rows, average=average)
 
 
-def _answer_order(row: AnswerCount) -> tuple[str, str, int, int]:
-    return row.annotator, row.direction.value, row.rank, row.label.code
-
-
 def _ordered(names: Iterable[str], order: Sequence[str]) -> tuple[str, ...]:
     present = set(names)
     named = [name for name in dict.fromkeys(order) if name in present]
@@ -236,24 +235,17 @@ class WorkloadBin:
 
 def by_workload(workers: Iterable[Workload]) -> tuple[WorkloadBin, ...]:
     """Every worker with a submission in the bin of their number of HITs; empty bins are kept."""
-    bounds = list(zip((0, *EDGES), (*EDGES, None), strict=True))
-    sums = [[0, 0, 0] for _ in bounds]
+    members: list[list[Workload]] = [[] for _ in (*EDGES, None)]
     for worker in workers:
-        if not worker.submitted:
-            continue
-        place = sum(worker.submitted > edge for edge in EDGES)
-        for column, value in enumerate((1, worker.submitted, worker.approved)):
-            sums[place][column] += value
-    return tuple(WorkloadBin(*bound, *totals) for bound, totals in zip(bounds, sums, strict=True))
+        if worker.submitted:
+            members[bisect_left(EDGES, worker.submitted)].append(worker)
+    return tuple(
+        WorkloadBin(above, most, len(some), sum(w.submitted for w in some), sum(w.approved for w in some))
+        for above, most, some in zip((0, *EDGES), (*EDGES, None), members, strict=True)
+    )
 
 
 def together(bins: Iterable[WorkloadBin]) -> WorkloadBin:
     """All workers in one bin."""
-    all_bins = list(bins)
-    return WorkloadBin(
-        above=0,
-        most=None,
-        workers=sum(bin_.workers for bin_ in all_bins),
-        submitted=sum(bin_.submitted for bin_ in all_bins),
-        approved=sum(bin_.approved for bin_ in all_bins),
-    )
+    counts = ((bin_.workers, bin_.submitted, bin_.approved) for bin_ in bins)
+    return WorkloadBin(0, None, *map(sum, zip(*counts, strict=True)))

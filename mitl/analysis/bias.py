@@ -8,10 +8,11 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.analysis.diversity import tau_b_table
-from mitl.analysis.records import Cell, SizeBias
+from mitl.analysis.records import SizeBias
 from mitl.core.statistics import ranked_alike
 from mitl.errors import MetricError
 from mitl.records import Label
@@ -107,18 +108,6 @@ MOST = 12
 """Annotators of which every subset can still be gone through: 4,095."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BiasIndex:
-    """The mean absolute distance from the reference under each of S subsets, in the units of the scores."""
-
-    total: Scores
-    """(S,) over all annotators (equation E.5)."""
-    own: Scores
-    """(S,) over the annotators that the subset uses: the self-bias."""
-    other: Scores
-    """(S,) over the others: the non-self-bias; NaN where the subset uses all."""
-
-
 def all_subsets(count: int) -> Ids:
     """Every subset of ``count`` annotators but the empty one, as bits; by size, then in the annotators' order.
 
@@ -142,13 +131,16 @@ def used_by(subsets: Ids, count: int) -> NDArray[np.bool_]:
     return uses
 
 
-def bias_index(scores: Scores, used: NDArray[np.bool_], reference: Scores) -> BiasIndex:
-    """The bias of each subset against the reference scores, in all and split by whether an annotator was used.
+def bias_by_size(
+    scores: Scores, used: NDArray[np.bool_], reference: Scores, *, sizes: Sequence[int] | None = None
+) -> tuple[SizeBias, ...]:
+    """The bias against the reference scores averaged over all subsets of each size, as in Fig. E.2.
 
     Args:
         scores: (S, A) under each subset's positives.
         used: (S, A) the annotators of each subset; at least one.
         reference: (A,) under all annotators' positives, or under the truth.
+        sizes: only these; all that occur where None.
 
     Raises:
         MetricError: shapes disagree, or a subset uses no annotator.
@@ -160,44 +152,18 @@ def bias_index(scores: Scores, used: NDArray[np.bool_], reference: Scores) -> Bi
         )
     if not used.any(1).all():
         raise MetricError("a subset without annotators has no positives and so no bias; leave it out")
-    distance = np.abs(scores - reference)
-    others = (~used).sum(1)
-    other = np.full(len(scores), np.nan)
-    np.divide((distance * ~used).sum(1), others, out=other, where=others > 0)
-    return BiasIndex(distance.mean(1), (distance * used).sum(1) / used.sum(1), other)
-
-
-def bias_by_size(
-    scores: Scores, used: NDArray[np.bool_], reference: Scores, *, sizes: Sequence[int] | None = None
-) -> tuple[SizeBias, ...]:
-    """The bias averaged over all subsets of each size, as in Fig. E.2.
-
-    Args:
-        scores, used, reference: as of :func:`bias_index`.
-        sizes: only these; all that occur where None.
-    """
-    index = bias_index(scores, used, reference)
-    shifts = (scores - reference).mean(1)
-    taus = np.array([tau_b_table(np.stack([row, reference]))[0, 1] for row in scores])
-    count = used.sum(1)
-    biases = []
-    for size in sorted(set(count.tolist())) if sizes is None else sizes:
-        here = count == size
-        biases.append(
-            SizeBias(
-                size=size,
-                subsets=int(here.sum()),
-                total=float(index.total[here].mean()),
-                own=float(index.own[here].mean()),
-                other=mean_known(index.other[here]),
-                shift=float(shifts[here].mean()),
-                tau=mean_known(taus[here]),
-            )
-        )
-    return tuple(biases)
-
-
-def mean_known(values: NDArray[np.float64]) -> Cell:
-    """The mean of what is defined; None where nothing is."""
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else None
+    distance, count = np.abs(scores - reference), used.sum(1)
+    others = np.where(count < used.shape[1], used.shape[1] - count, np.nan)
+    of_subset = {
+        "total": distance.mean(1),  # equation E.5
+        "own": (distance * used).sum(1) / count,
+        "other": (distance * ~used).sum(1) / others,
+        "shift": (scores - reference).mean(1),
+        "tau": [tau_b_table(np.stack([row, reference]))[0, 1] for row in scores],
+    }
+    by_size = pd.DataFrame(of_subset).groupby(count)
+    means = by_size.mean().astype(object).where(lambda mean: mean.notna(), None)
+    return tuple(
+        SizeBias(size, int(by_size.size()[size]), **means.loc[size])
+        for size in (means.index.tolist() if sizes is None else sizes)
+    )

@@ -113,8 +113,7 @@ def kendall_tau_b(one: Lists, other: Lists, items: Items = Items.UNION) -> NDArr
     Source: Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945: concordant less discordant
     pairs over the geometric mean of the pairs that each list tells apart.
     """
-    if one.ndim != 2 or other.ndim != 2 or len(one) != len(other):
-        raise MetricError(f"lists are {one.shape} and {other.shape}; they should be (Q, k) and (Q, m)")
+    _require_lists(one, other)
     out = np.full(len(one), np.nan)
     for start in range(0, len(one), QUERIES_AT_A_TIME):
         part = slice(start, start + QUERIES_AT_A_TIME)
@@ -134,11 +133,13 @@ def mutual_rank(one: Lists, rankings: Lists) -> NDArray[np.float64]:
     Raises:
         MetricError: the lists are not of the same queries.
     """
-    if one.ndim != 2 or rankings.ndim != 2 or len(one) != len(rankings):
-        raise MetricError(f"lists are {one.shape} and {rankings.shape}; they should be (Q, k) and (Q, m)")
-    same = rankings == one[:, :1]  # (Q, m)
-    ranks: NDArray[np.float64] = np.where(same.any(1), same.argmax(1) + 1.0, rankings.shape[1] + 1.0)
-    return ranks
+    _require_lists(one, rankings)
+    return np.asarray(_places(rankings, one[:, :1])[:, 0] + 1, np.float64)
+
+
+def _require_lists(one: Lists, other: Lists) -> None:
+    if one.ndim != 2 or other.ndim != 2 or len(one) != len(other):
+        raise MetricError(f"lists are {one.shape} and {other.shape}; they should be (Q, k) and (Q, m)")
 
 
 def tau_table(lists: Sequence[Lists], items: Items = Items.UNION) -> NDArray[np.float64]:
@@ -149,13 +150,13 @@ def tau_table(lists: Sequence[Lists], items: Items = Items.UNION) -> NDArray[np.
     table = np.eye(len(lists))
     for i, ranking in enumerate(lists):
         for j in range(i):
-            table[i, j] = table[j, i] = _mean(kendall_tau_b(ranking, lists[j], items))
+            table[i, j] = table[j, i] = mean_known(kendall_tau_b(ranking, lists[j], items))
     return table
 
 
 def mutual_rank_table(rankings: Sequence[Lists]) -> NDArray[np.float64]:
     """(A, A) mean rank of the row annotator's first item in the column annotator's ranking; 1 on the diagonal."""
-    return np.array([[_mean(mutual_rank(row, column)) for column in rankings] for row in rankings])
+    return np.array([[mean_known(mutual_rank(row, column)) for column in rankings] for row in rankings])
 
 
 def _tau_b(one: Lists, other: Lists, items: Items) -> NDArray[np.float64]:
@@ -177,7 +178,8 @@ def _tau_b(one: Lists, other: Lists, items: Items) -> NDArray[np.float64]:
     )
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def mean_known(values: NDArray[np.float64]) -> float:
+    """The mean of what is defined; NaN where nothing is."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else float("nan")
 
@@ -213,7 +215,7 @@ def label_taus(
     return taus
 
 
-def _places(ranking: NDArray[np.integer[Any]], items: Ids) -> NDArray[np.int32]:
+def _places(ranking: Lists, items: Lists) -> NDArray[np.int32]:
     """(B, P) where each item stands in its row's ranking (B, K), from 0; K for one that does not."""
     same = items[:, :, None] == ranking[:, None, :]  # (B, P, K)
     places: NDArray[np.int32] = np.where(same.any(2), same.argmax(2), ranking.shape[1]).astype(np.int32)

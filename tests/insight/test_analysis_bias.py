@@ -14,7 +14,6 @@ from mitl.analysis.bias import (
     GradedPairs,
     all_subsets,
     bias_by_size,
-    bias_index,
     graded_scores,
     used_by,
 )
@@ -36,10 +35,9 @@ ALONE = np.eye(5, dtype=bool)
 
 def test_the_papers_example_comes_out():
     """PVSE alone: 9.5 in all, 0.1 onto itself, 11.8 onto the others (equation E.6 and the text below it)."""
-    found = bias_index(TABLE_E1A[:, :5].T, ALONE, TABLE_E1A[:, 5])
+    (found,) = bias_by_size(TABLE_E1A[:, [PVSE]].T, ALONE[[PVSE]], TABLE_E1A[:, 5])
 
-    rounded = [round(float(part[PVSE]), 1) for part in (found.total, found.own, found.other)]
-    assert rounded == [9.5, 0.1, 11.8]
+    assert [round(part, 1) for part in (found.total, found.own, found.other)] == [9.5, 0.1, 11.8]
 
 
 def test_one_annotator_alone_is_the_mean_over_the_five_columns():
@@ -78,7 +76,7 @@ def test_too_many_annotators_say_so():
 def test_a_subset_of_nobody_is_refused():
     """It has no positives."""
     with pytest.raises(MetricError, match="a subset without annotators"):
-        bias_index(np.zeros((1, 2)), np.zeros((1, 2), bool), np.zeros(2))
+        bias_by_size(np.zeros((1, 2)), np.zeros((1, 2), bool), np.zeros(2))
 
 
 def test_graded_scores_by_hand():

@@ -48,7 +48,7 @@ from mitl.analysis.report.inputs import (
     WorkerStanding,
     WorkerSummary,
 )
-from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve
+from mitl.analysis.report.loop_plots import TrainingCurve
 from mitl.audits.chao import Completeness
 from mitl.judgements.agreement import Alpha, PairAgreement
 from mitl.judgements.calibration import Calibration
@@ -233,7 +233,8 @@ def _truth(names: tuple[str, ...]) -> TruthStats:
 
 def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
     """Two rounds, and what learnt in the second."""
-    rounds = [RoundFound(1, 54, 300, 35, 23), RoundFound(2, 1080, 6100, 1310, 160)]
+    counted = ["round", "answered", "paid_cents", "positives", "beyond_originals"]
+    rounds = pd.DataFrame([(1, 54, 300, 35, 23), (2, 1080, 6100, 1310, 160)], columns=counted)
     curve = pd.DataFrame(
         {"step": [0, 2, 5, 9], "loss": [np.nan, 0.6, 0.4, 0.2], "map_at_r": [0.4, 0.5, 0.6, 0.5]}
     )

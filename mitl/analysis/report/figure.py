@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-    from matplotlib.patches import Patch as Patch
     from matplotlib.ticker import Locator as Locator
 
 

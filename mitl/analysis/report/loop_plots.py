@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,64 +96,52 @@ def _half(curve: Curve) -> str:
     return f"{percent(curve.recall[middle], 0)} with {count(round(curve.answers[middle]))} answers"
 
 
-@dataclass(frozen=True, slots=True)
-class RoundFound:
-    """What one round asked, cost and found."""
-
-    number: int
-    answered: int
-    """Pairs."""
-    paid_cents: int
-    positives: int
-    beyond_originals: int
+_COUNTED = ["answered", "paid_cents", "positives", "beyond_originals"]
 
 
-def rounds_svg(rounds: Sequence[RoundFound]) -> str:
-    """Matches found so far by answered pairs and by dollars, a mark at the end of each round; empty without answers."""
-    asked = [round_ for round_ in rounds if round_.answered]
-    if not asked:
+def rounds_svg(rounds: pd.DataFrame) -> str:
+    """Matches found so far by answered pairs and by dollars, a mark at the end of each round; empty without answers.
+
+    Args:
+        rounds: ``round``, ``answered`` pairs, ``paid_cents``, ``positives`` and ``beyond_originals`` of each.
+    """
+    asked = rounds[rounds["answered"] > 0]
+    if asked.empty:
         return ""
-    sums = pd.DataFrame(
-        [(round_.answered, round_.paid_cents, round_.positives, round_.beyond_originals) for round_ in asked]
-    )
-    ends = pd.concat([pd.DataFrame([(0, 0, 0, 0)]), sums.cumsum()], ignore_index=True)
+    ends = pd.concat([pd.DataFrame(0, [0], _COUNTED), asked[_COUNTED].cumsum()], ignore_index=True)
     with fig.style():
         figure = fig.new_figure(fig.WIDTH_IN, 3.2)
         panels: Any = figure.subplots(1, 2, sharey=True)
-        for axes, column, label in ((panels[0], 0, "answered pairs"), (panels[1], 1, "paid")):
-            _found(axes, ends, column, [round_.number for round_ in asked])
+        for axes, column, label in zip(panels, _COUNTED, ("answered pairs", "paid"), strict=False):
+            _found(axes, ends, column, asked["round"])
             axes.set_xlabel(label)
             axes.set_xlim(0, max(1, ends[column].iloc[-1]) * 1.04)
         panels[0].xaxis.set_major_locator(fig.whole_numbers())
         panels[0].xaxis.set_major_formatter(lambda value, _: count(round(value)))
         panels[1].xaxis.set_major_formatter(lambda cents, _: format_dollars(round(cents)).removesuffix(".00"))
         panels[0].yaxis.set_major_locator(fig.whole_numbers())
-        panels[0].set_ylim(0, max(1, ends[2].iloc[-1]) * 1.12)
+        panels[0].set_ylim(0, max(1, ends["positives"].iloc[-1]) * 1.12)
         panels[0].set_ylabel("matches found")
         panels[0].legend(loc="upper left")
         figure.subplots_adjust(left=0.07, right=0.985, top=0.97, bottom=0.16, wspace=0.08)
-        last = ends.iloc[-1]
+        last = ends.iloc[-1].to_dict()
         return fig.to_svg(
             figure,
             "rounds",
-            f"Matches found, round by round: {count(int(last[2]))} of {count(int(last[0]))} answered pairs for "
-            f"{format_dollars(int(last[1]))}; see the table",
+            f"Matches found, round by round: {last['positives']:,} of {last['answered']:,} answered pairs for "
+            f"{format_dollars(last['paid_cents'])}; see the table",
         )
 
 
-def _found(axes: Any, ends: pd.DataFrame, column: int, numbers: Sequence[int]) -> None:
-    looks = ((2, fig.AFTER, "-", "o", "all matches"), (3, fig.YES, "--", "s", "beyond the originals"))
+def _found(axes: Any, ends: pd.DataFrame, column: str, numbers: Iterable[int]) -> None:
+    looks = (
+        ("positives", fig.AFTER, "-", "o", "all matches"),
+        ("beyond_originals", fig.YES, "--", "s", "beyond the originals"),
+    )
     for row, colour, dash, marker, label in looks:
-        axes.plot(
-            ends[column],
-            ends[row],
-            color=colour,
-            ls=dash,
-            marker=marker,
-            markevery=slice(1, None),
-            label=label,
-        )
-    for number, at, height in zip(numbers, ends[column][1:], ends[2][1:], strict=True):
+        look = {"color": colour, "ls": dash, "marker": marker, "label": label}
+        axes.plot(ends[column], ends[row], markevery=slice(1, None), **look)
+    for number, at, height in zip(numbers, ends[column][1:], ends["positives"][1:], strict=True):
         axes.annotate(
             str(number), (at, height), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8.5
         )

@@ -12,6 +12,7 @@ import numpy as np
 from mitl.analysis.records import Bias, Cell, Matrix, SizeBias, Uncertainty
 from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import EvaluationScore
+from mitl.analysis.report.plots import QUERIES
 from mitl.judgements.calibration import Calibration
 from mitl.records import Direction
 from mitl.records.forms import IMAGES, SetForm, of_form
@@ -87,7 +88,7 @@ def ranks_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
             axes.set_xticks((0, 1), ("original", "release"))
             axes.set_yticks(())
             axes.spines[:].set_visible(False)
-            axes.set_title(of_form("image queries" if way is Direction.I2T else "caption queries", form))
+            axes.set_title(of_form(QUERIES[way], form))
             told.append(
                 f"{form.way_names[way]}: "
                 + ", ".join(f"{name} from {first} to {last}" for name, (first, last) in ranking.items())
@@ -119,7 +120,9 @@ def matrix_svg(names: Sequence[str], matrix: Matrix, *, name: str, title: str) -
     count = len(names)
     if count < 2:
         return ""
-    cells = np.array([[np.nan if cell is None else cell for cell in row] for row in matrix])
+    from matplotlib.patches import Rectangle
+
+    cells = np.array(matrix, np.float64)  # None becomes NaN
     np.fill_diagonal(cells, np.nan)
     side = 0.62 * count
     with fig.style():
@@ -129,7 +132,9 @@ def matrix_svg(names: Sequence[str], matrix: Matrix, *, name: str, title: str) -
             value = float(cells[row, column])
             strength = min(1.0, abs(value))
             colour = fig.AFTER if value >= 0 else fig.BEFORE
-            axes.add_patch(_square(column, row, colour, strength))
+            axes.add_patch(
+                Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, facecolor=colour, alpha=strength)
+            )
             axes.annotate(
                 f"{value:.2f}",
                 (column, row),
@@ -268,12 +273,6 @@ def _curves(
         figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=len(_LINES))
         figure.subplots_adjust(left=0.065, right=0.99, top=0.89, bottom=0.29, wspace=0.1)
         return fig.to_svg(figure, name, title)
-
-
-def _square(column: float, row: float, colour: str, strength: float) -> fig.Patch:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, facecolor=colour, alpha=strength)
 
 
 def _said(value: Cell) -> str:

@@ -88,7 +88,9 @@ def answers_svg(table: AnswerShares) -> str:
                 axes.set_visible(False)
                 continue
             _answer_panel(axes, table, table.annotators[place], title_length=100 // columns)
-        handles = [_swatch(fill, edge) for fill, edge, _ in fig.ANSWERS]
+        from matplotlib.patches import Patch
+
+        handles = [Patch(facecolor=fill, edgecolor=edge, linewidth=0.8) for fill, edge, _ in fig.ANSWERS]
         figure.legend(
             handles,
             [label.value.replace("_", " ") for label in LABELS],
@@ -127,12 +129,6 @@ def _answer_panel(axes: fig.Axes, table: AnswerShares, name: str, *, title_lengt
     axes.set_yticks(heights, [*(str(rank) for rank in table.ranks), "all"])
     axes.set_xticks([])
     axes.spines[:].set_visible(False)
-
-
-def _swatch(fill: str, edge: str) -> fig.Patch:
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=fill, edgecolor=edge, linewidth=0.8)
 
 
 TAIL = 20
@@ -181,6 +177,7 @@ def _mean_line(
     fig.beside(axes, text, (at, height), dx, pad=0.6, xycoords=("data", "axes fraction"), va="top")
 
 
+QUERIES = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 DRAWN = ("R@1", "R-Precision", "mAP@R")
 """One panel each, from left to right."""
 _MARKS = ((fig.BEFORE, "s"), (fig.AFTER, "o"), (fig.YES, "^"), (fig.PLAIN, "D"), (fig.WEAK_YES, "v"))
@@ -211,7 +208,7 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
                 here = [score for score in scores if score.direction is way and score.metric == metric]
                 _score_panel(axes, here, names[way], sets)
                 # Only the first panel of a row names the queries: the titles would run into each other.
-                axes.set_title(metric if place else f"{metric}, {of_form(_WAY[way], form)}", loc="left")
+                axes.set_title(metric if place else f"{metric}, {of_form(QUERIES[way], form)}", loc="left")
         handles, words = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, words, loc="lower center", ncols=len(sets))
         figure.subplots_adjust(
@@ -223,9 +220,6 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
             hspace=0.95 * len(heights) / sum(heights),
         )
         return fig.to_svg(figure, "scores", f"Scores of annotators on {', '.join(sets)}; see the tables")
-
-
-_WAY = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 
 
 def _score_panel(

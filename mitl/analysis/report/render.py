@@ -200,7 +200,6 @@ def _figures(data: ReportInput, answers: answer_tables.AnswerShares) -> dict[str
         }
 
 
-_QUERIES = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 _MATCHES = {Direction.I2T: ("An image query", "captions"), Direction.T2I: ("A caption query", "images")}
 
 
@@ -241,7 +240,7 @@ def _positives(data: ReportInput) -> Iterator[Highlight]:
         text = ", ".join([parts[0], *(part[0].lower() + part[1:] for part in parts[1:])]) + "."
         coverage = [
             f"{count(entry.answered)} of {count(entry.candidates)} candidate pairs of "
-            f"{count(len(entry.after))} of {count(entry.queries)} {_QUERIES[entry.direction]}"
+            f"{count(len(entry.after))} of {count(entry.queries)} {plots.QUERIES[entry.direction]}"
             for entry in data.multiplicity
             if data.funnel.usable and not entry.complete
         ]
@@ -255,7 +254,8 @@ def _missing(data: ReportInput) -> Iterator[Highlight]:
     bounds = {way: bound for way, bound in data.completeness.items() if bound.missing_whole}
     if bounds:
         missing = " and ".join(
-            of_form(f"{count(b.missing_whole)} of {_QUERIES[way]}", data.form) for way, b in bounds.items()
+            of_form(f"{count(b.missing_whole)} of {plots.QUERIES[way]}", data.form)
+            for way, b in bounds.items()
         )
         recall = " and ".join(percent_at_most(bound.at_most) for bound in bounds.values())
         yield Highlight(

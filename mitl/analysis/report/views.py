@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from statistics import fmean, median
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from mitl.analysis.report.inputs import (
     ReportInput,
     TruthStats,
 )
+from mitl.analysis.uncertainty import CountSpread, spread
 from mitl.core.formats import points
 from mitl.core.pictures import FORMATS, SPOILED, upright
 from mitl.protocol.media import format_of, head_of
@@ -135,13 +135,10 @@ def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTabl
         here = [score for score in scores if score.direction is direction]
         if not here:
             continue
-        metrics: dict[str, list[str]] = {}
+        metrics: dict[str, dict[str, None]] = {}
         for score in here:
-            if score.metric not in TABLED:
-                continue
-            group = metrics.setdefault(score.positives, [])
-            if score.metric not in group:
-                group.append(score.metric)
+            if score.metric in TABLED:
+                metrics.setdefault(score.positives, {})[score.metric] = None
         values = {(score.annotator, score.positives, score.metric): score for score in here}
         columns = [(positives, metric) for positives, group in metrics.items() for metric in group]
         rows = tuple(
@@ -164,39 +161,31 @@ class MultiplicityRow:
     """Positives of one direction's queries, before and after."""
 
     direction: Direction
-    queries: int
-    """Those with an answered candidate, where people answered any."""
     of_queries: int
+    """All of the direction; counted are those with an answered candidate, where people answered any."""
     answered_share: float | None
     """Of their candidates, those with a usable answer; None where nothing was proposed."""
-    before: int
-    after: int
-    mean_before: float
-    mean_after: float
-    median_after: float
-    most_after: int
+    before: CountSpread
+    after: CountSpread
 
     @property
     def means(self) -> tuple[str, str]:
         """Both means as texts, with a second decimal if the first would hide what was found."""
-        digits = 1 if points(self.mean_before) != points(self.mean_after) or self.before == self.after else 2
-        return points(self.mean_before, digits), points(self.mean_after, digits)
+        before, after = self.before, self.after
+        is_told = points(before.mean) != points(after.mean) or before.positives == after.positives
+        digits = 1 if is_told else 2
+        return points(before.mean, digits), points(after.mean, digits)
 
 
 def multiplicity_rows(sets: Sequence[Multiplicity]) -> tuple[MultiplicityRow, ...]:
-    """Totals, means, medians and maxima of the sets that hold queries."""
+    """Of the sets that hold queries."""
     return tuple(
         MultiplicityRow(
             direction=entry.direction,
-            queries=len(entry.after),
             of_queries=entry.queries,
             answered_share=entry.answered / entry.candidates if entry.candidates else None,
-            before=sum(entry.before),
-            after=sum(entry.after),
-            mean_before=fmean(entry.before),
-            mean_after=fmean(entry.after),
-            median_after=median(entry.after),
-            most_after=max(entry.after),
+            before=spread(entry.before),
+            after=spread(entry.after),
         )
         for entry in sets
         if entry.before and entry.after

@@ -52,12 +52,7 @@ def _diversity(direction: Direction, lists: Lists) -> Diversity:
 
 
 def _matrices(diversity: Diversity) -> dict[str, Matrix]:
-    return {
-        "tau": diversity.tau,
-        "tau_common": diversity.tau_common,
-        "mutual_rank": diversity.mutual_rank,
-        "beyond": diversity.beyond,
-    }
+    return {name: getattr(diversity, name) for name in ("tau", "tau_common", "mutual_rank", "beyond")}
 
 
 def _show_diversity(diversities: Sequence[Diversity], made_of: AnalysisInput) -> Findings:

@@ -23,7 +23,7 @@ from mitl.db.store import releases
 from mitl.errors import UsageError
 from mitl.positives.markdown import plain, release_words, table
 from mitl.positives.merging import listed_queries
-from mitl.positives.methods import Cite, Facts, Paragraph, Sentence, UsedMachine, bibtex, cited, paragraphs
+from mitl.positives.methods import Cite, Facts, Paragraph, UsedMachine, bibtex, cited, paragraphs
 from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import summarise
 from mitl.records import AuditPurpose, BatchKind, Environment, JudgementSource, StageResult, several
@@ -290,11 +290,10 @@ def bibliography(of: Facts) -> str:
 
 
 def _text(paragraph: Paragraph, escape: Callable[[str], str], cite: Callable[[Sequence[str]], str]) -> str:
-    return " ".join(_sentence(sentence, escape, cite) for sentence in paragraph.sentences)
-
-
-def _sentence(sentence: Sentence, escape: Callable[[str], str], cite: Callable[[Sequence[str]], str]) -> str:
-    return "".join(cite(part.keys) if isinstance(part, Cite) else escape(part) for part in sentence).strip()
+    return " ".join(
+        "".join(cite(part.keys) if isinstance(part, Cite) else escape(part) for part in sentence).strip()
+        for sentence in paragraph.sentences
+    )
 
 
 def _cite_markdown(keys: Sequence[str]) -> str:

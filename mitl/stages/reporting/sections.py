@@ -20,7 +20,7 @@ from mitl.analysis.report.inputs import (
     WorkerStanding,
     WorkerSummary,
 )
-from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve, rounds_svg, training_svg
+from mitl.analysis.report.loop_plots import TrainingCurve, rounds_svg, training_svg
 from mitl.campaign.kinds.rankings.scores import score_votes
 from mitl.core.formats import points
 from mitl.crowd.context import Context
@@ -69,21 +69,11 @@ def rounds_section(context: Context, project: ProjectSnapshot) -> AnalysisSectio
         ("annotator", *(f"round {numbers['round']}" for numbers in rounds)),
         shares,
     )
-    figures = [
-        RoundFound(
-            numbers["round"],
-            numbers["answered"],
-            numbers["paid_cents"],
-            numbers["positives"],
-            numbers["beyond_originals"],
-        )
-        for numbers in rounds
-    ]
     return AnalysisSection(
         Section("rounds", "Rounds", "What each round asked, cost and found", "Pairs"),
         tables=(_told(rounds_table(rounds), rounds), *([who] if shares else [])),
         lines=_rounds_lines(context.environment, rounds),
-        drawings={"rounds": lambda: rounds_svg(figures)},
+        drawings={"rounds": lambda: rounds_svg(pd.DataFrame(rounds))},
         captions={
             "rounds": "Pairs that people call a match, all rounds so far; the number is the round's. Paid are all HITs "
             "of a round, those of audits and controls among them"

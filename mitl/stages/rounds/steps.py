@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -121,21 +120,15 @@ def _queries(context: Context) -> dict[Direction, QueryChoice]:
     """Those of all runs so far, as lists in files."""
     session, folder = context.session, context.settings.runs / "rounds"
     sides = dict(zip(Direction, item_store.names(session, item_store.dataset(session).id), strict=True))
-    choices = {}
+    choices = dict.fromkeys(Direction, QueryChoice(0))
     for way, ids in proposal_store.queries(session).items():
-        names = [sides[way][id_] for id_ in ids]
-        choices[way] = QueryChoice(file=_listed(folder / f"{way.value}.json", names))
-    return {
-        way: choice if proposal_store.queries(session)[way] else QueryChoice(0)
-        for way, choice in choices.items()
-    }
-
-
-def _listed(path: Path, names: list[str]) -> Path:
-    # A line of text would end an id such as "photo #3.jpg" at its " #".
-    with whole_file(path) as sink:
-        sink.write(json.dumps(names).encode())
-    return path
+        if ids:
+            path = folder / f"{way.value}.json"
+            with whole_file(path) as sink:
+                # A line of text would end an id such as "photo #3.jpg" at its " #".
+                sink.write(json.dumps([sides[way][id_] for id_ in ids]).encode())
+            choices[way] = QueryChoice(file=path)
+    return choices
 
 
 def _fuse(turn: Turn) -> Done:
