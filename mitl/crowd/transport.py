@@ -291,14 +291,14 @@ def _boto_client(url: str, keys: Keys | None) -> Any:
         raise SettingsError(
             f"{error}; choose an existing profile in AWS_PROFILE, or leave out --endpoint-url"
         ) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, OSError, ValueError) as error:
+        why = " ".join(str(error).split())
+        if why.startswith(("Invalid endpoint", "Invalid IPv6 URL")):
+            raise EndpointError(
+                f"{url!r} is not an endpoint: {why}; write http://host:port or https://host"
+            ) from error
         raise SettingsError(
-            f"AWS's settings cannot be used: {' '.join(str(error).split())}; correct them in the environment or in "
-            "AWS's configuration file"
-        ) from error
-    except ValueError as error:
-        raise EndpointError(
-            f"{url!r} is not an endpoint: {' '.join(str(error).split())}; write http://host:port or https://host"
+            f"AWS's settings cannot be used: {why}; correct them in the environment or in AWS's configuration file"
         ) from error
 
 

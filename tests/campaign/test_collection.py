@@ -20,6 +20,7 @@ from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.kinds.texts.standing import ItemState, standing
 from mitl.campaign.publish import publish
 from mitl.core.arrays import unpack_ids
+from mitl.crowd import worker_session
 from mitl.crowd.context import open_context
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
@@ -303,6 +304,26 @@ def test_careless_texts_wait_for_a_person_and_are_asked_of_another_worker_whatev
     work(settings)
     assert states(settings).count(ItemState.ACCEPTED) >= 3
     assert show(settings, SANDBOX).counts["faulty"] == 4
+
+
+@pytest.mark.parametrize("sent", [("label", "yes"), ("pick", "1")], ids=str)
+def test_a_page_on_which_nothing_was_written_is_not_paid_by_itself(settings, monkeypatch, sent):
+    """Whatever else a form that was posted by hand says."""
+
+    def cheat(form, answers, assignment_id):
+        kind, value = sent
+        return [("assignmentId", assignment_id), *((f"p{a.place:02d}_{kind}", value) for a in answers)]
+
+    monkeypatch.setattr(worker_session, "fill_form", cheat)
+    chosen(settings, 4)
+    ask(settings)
+
+    done = work(settings)
+
+    assert (done.counts["queued"], done.counts["approved"]) == (1, 0)
+    with open_database(settings.db_url, read_only=True) as session:
+        (row,) = answers.assignments(session, SANDBOX, (Decision.QUEUED,))
+    assert any("nothing was written" in line for line in show_submission(settings, row.id, SANDBOX).lines)
 
 
 def test_the_page_that_is_asked_again_is_the_last_one_that_asked(settings):

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.campaign.kinds.rankings.kind import check_comparisons
-from mitl.campaign.kinds.rankings.scores import read_counts
+from mitl.campaign.kinds.rankings.scores import read_counts, score_counts
 from mitl.crowd.answers import parse_comparisons
 from mitl.crowd.populations import CHARACTERS, ListTruth, PlayedHit, answer_comparisons
-from mitl.errors import AnswerError, MetricError
+from mitl.errors import AnswerError, MetricError, UsageError
 from mitl.protocol.answer_xml import answers_xml
 from mitl.records import ComparisonAnswer, Label, Outcome, Preference
 from mitl.records.questions import TEXT
+from mitl.settings import load
 
 YES, NO = Label.YES, Label.NO
 
@@ -144,3 +145,18 @@ def test_a_file_that_is_no_table_of_counts_is_one_line(tmp_path, table, message)
     with pytest.raises(MetricError, match=message) as caught:
         read_counts(tmp_path / "counts.csv")
     assert "\n" not in str(caught.value)
+
+
+def test_scores_never_replace_the_table_that_they_are_made_of(tmp_path):
+    """By whatever name it is called; another file is written."""
+    table, link = tmp_path / "counts.csv", tmp_path / "link.csv"
+    table.write_text(",A,B\nA,0,2\nB,1,0\n")
+    link.symlink_to(table)
+    settings = load(tmp_path, environ={})
+    for to in (table, link):
+        with pytest.raises(UsageError, match=r"is the table of counts itself, .* give --csv another file"):
+            score_counts(settings, table, to=to)
+
+    score_counts(settings, table, to=tmp_path / "scores.csv")
+
+    assert table.read_text().startswith(",A,B") and (tmp_path / "scores.csv").is_file()

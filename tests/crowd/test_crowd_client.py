@@ -297,6 +297,21 @@ def test_an_explicit_endpoint_needs_credentials(crowd, monkeypatch, tmp_path):
         MTurkClient(crowd.url)
 
 
+@pytest.mark.parametrize("program", ["echo hello", "/no/such/program", '"unbalanced'])
+def test_a_program_that_gives_no_credentials_is_not_blamed_on_the_address(
+    crowd, tmp_path, monkeypatch, program
+):
+    """What is to be mended stands in AWS's configuration."""
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+
+    with pytest.raises(SettingsError, match=r"AWS's settings cannot be used: .* AWS's configuration file"):
+        MTurkClient(crowd.url)
+
+
 def test_the_users_own_aws_settings_have_no_say(crowd, monkeypatch):
     """With mitl's keys neither AWS_PROFILE nor keys nor proxies of the environment are used."""
     monkeypatch.setenv("AWS_PROFILE", "missing")

@@ -215,8 +215,13 @@ def score_counts(
 
     Raises:
         MetricError: the file is no such table, or the scores have no maximum.
+        UsageError: the scores would replace it.
     """
     names, wins = read_counts(path)
+    if to is not None and to.exists() and to.samefile(path):
+        raise UsageError(
+            f"{str(to)!r} is the table of counts itself, which the scores would replace; give --csv another file"
+        )
     np.fill_diagonal(wins, 0)
     votes = int(wins.sum())
     lines = [f"{votes:,} preferences of {str(path)!r}"]

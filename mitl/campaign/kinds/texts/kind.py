@@ -183,7 +183,11 @@ class TextsKind:
             findings += check_controls(
                 pages[row.hit_id], {answer.place: answer.label for answer in answers}, held_to.rule
             )
-            if not any(answer.outcome is Outcome.ANSWERED for answer in answers):
+            to_write = {item.place for item in pages[row.hit_id] if item.role is CollectionRole.WRITE}
+            if not any(
+                answer.outcome is Outcome.ANSWERED and (answer.text or answer.place not in to_write)
+                for answer in answers
+            ):
                 findings.append(Finding(NO_ANSWER, "nothing was written, picked or reviewed"))
             by_assignment[row.id] = findings
         return by_assignment
