@@ -26,6 +26,7 @@ from mitl.stages.fusing.gathering import ranked
 from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.proposing.query_lists import query_ids
 from mitl.stages.proposing.ranking import read_items
+from mitl.stages.reporting.report import collect, report_input
 from mitl.stages.rounds import steps, walking
 from mitl.stages.training import train as training
 
@@ -81,6 +82,21 @@ def test_two_rounds_run_to_their_ends_and_are_shown(project):
     assert not first & second
     closed = fails(1, "round", "close")
     assert "closed already" in closed and len(closed.splitlines()) == 1
+
+
+def test_the_report_tells_rounds_apart_from_what_was_published_without_one(project):
+    """Who rebuilds would otherwise ask every proposed pair in a round's place; what a round repeats is its own."""
+    work_until_done(load_settings(project), rounds=6)
+    published = len(collect(load_settings(project)).project.batches)
+    ok("round", "run", "--sandbox", "--budget", "1.20", "--workers", "careful", "--strategy", "random")
+
+    steps = report_input(collect(load_settings(project))).provenance.steps
+
+    asked = [step.command for step in steps if step.command.startswith(("mitl publish", "mitl round"))]
+    assert len([command for command in asked if command.startswith("mitl publish")]) == published
+    opened, *repeated = asked[published:]
+    assert opened == "mitl round run --sandbox --budget 1.20 --strategy random …"
+    assert set(repeated) <= {"mitl round run --sandbox"}
 
 
 def test_the_status_says_that_pairs_were_judged_which_nobody_had_proposed(project):

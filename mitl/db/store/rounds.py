@@ -83,6 +83,13 @@ def rounds(session: Session, environment: Environment) -> list[RoundRow]:
     ]
 
 
+def by_batch(session: Session, environment: Environment) -> dict[int, RoundRow]:
+    """Batch → the round that chose what it asks; without those of `mitl publish`."""
+    of_id = {row.id: row for row in rounds(session, environment)}
+    query = select(Batch.id, Batch.round_id).where(Batch.round_id.in_(of_id)).order_by(Batch.id)
+    return {batch: of_id[round_id] for batch, round_id in session.execute(query)}
+
+
 def open_round(session: Session, environment: Environment) -> RoundRow | None:
     """The round that is under way; None where there is none."""
     return next((row for row in rounds(session, environment) if row.is_open), None)

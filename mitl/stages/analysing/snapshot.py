@@ -22,7 +22,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
-from mitl.db.store import journal, ledger, open_work, releases
+from mitl.db.store import journal, ledger, open_work, releases, rounds
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.columns import candidate_columns, judgement_columns, proposal_columns
@@ -32,6 +32,7 @@ from mitl.db.store.ledger import SettledWork
 from mitl.db.store.open_work import OpenWork
 from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
+from mitl.db.store.rounds import RoundRow
 from mitl.hits.templates import declared_questions
 from mitl.judgements.aggregators import Aggregator
 from mitl.judgements.answer_table import POSITIVE_LABELS
@@ -97,6 +98,8 @@ class ProjectSnapshot:
     withdrawn: frozenset[str]
     """`mitl.db.store.proposals.withdrawn_names`."""
     batches: tuple[BatchRow, ...]
+    round_of: Mapping[int, RoundRow]
+    """`mitl.db.store.rounds.by_batch`."""
     wordings: Mapping[str, Sequence[str]]
     """`mitl.db.store.journal.wordings`."""
     hits: tuple[StoredHit, ...]
@@ -411,6 +414,7 @@ def read_project(
         proposals=proposal_columns(session, withdrawn=True),
         withdrawn=proposal_store.withdrawn_names(session),
         batches=batches,
+        round_of=rounds.by_batch(session, chosen),
         wordings=journal.wordings(session),
         questions=questions,
         posted_to=tuple(hit_store.environments(session)),

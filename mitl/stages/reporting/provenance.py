@@ -128,22 +128,26 @@ def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:
             f"batch {batch.name}, {several(_n_hits(project, batch), 'HIT')} of {kind.shown}; the options as then",
             (),
         )
-    words = [f"--{project.environment.value}", "--direction", batch.direction, "--template", batch.template]
-    words += [
-        "--reward",
-        format_dollars(batch.reward_cents).lstrip("$"),
-        "--assignments",
-        str(batch.assignments),
-    ]
+    environment, wordings = f"--{project.environment.value}", project.wordings.get(batch.name, ())
+    hashes = tuple((f"template {batch.template}", wording) for wording in wordings)
+    hits = several(_n_hits(project, batch), "HIT")
+    if (row := project.round_of.get(batch.id)) is not None:
+        words = ["round", "run", environment]
+        if batch.id == min(other for other, of in project.round_of.items() if of is row):
+            words += ["--budget", _dollars(row.config["budget_cents"]), "--strategy", row.strategy, "…"]
+        return _step(words, f"round {row.number}: batch {batch.name}, {hits}; the options as then", hashes)
+    words = [environment, "--direction", batch.direction, "--template", batch.template]
+    words += ["--reward", _dollars(batch.reward_cents), "--assignments", str(batch.assignments)]
     roles = project.roles.get(batch.id, Counter[PairRole]())
     if roles[PairRole.OVERLAP] and roles[PairRole.CANDIDATE]:
         words += ["--overlap", f"{roles[PairRole.OVERLAP] / roles[PairRole.CANDIDATE]:.2g}"]
     words += ["--pilot", str(_n_hits(project, batch))] if batch.pilot else []
-    return _step(
-        ["publish", *words, "--seed", str(batch.seed)],
-        f"batch {batch.name}, {several(_n_hits(project, batch), 'HIT')}",
-        tuple((f"template {batch.template}", wording) for wording in project.wordings.get(batch.name, ())),
-    )
+    return _step(["publish", *words, "--seed", str(batch.seed)], f"batch {batch.name}, {hits}", hashes)
+
+
+def _dollars(cents: int) -> str:
+    """As it is typed."""
+    return format_dollars(cents).lstrip("$").replace(",", "")
 
 
 def _n_hits(project: ProjectSnapshot, batch: BatchRow) -> int:
