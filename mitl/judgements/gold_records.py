@@ -304,20 +304,12 @@ def keeps_page(decision: Decision, record: GoldRecord | None = None, *, excluded
 
 
 def is_usable(
-    judgement: Judgement,
-    decision: Decision,
-    record: GoldRecord | None = None,
-    *,
-    excluded: bool = False,
-    same_worker: bool = False,
+    judgement: Judgement, decision: Decision, record: GoldRecord | None = None, *, excluded: bool = False
 ) -> bool:
     """Whether a judgement may count: answered, on a page whose answers are kept.
 
     Args:
         decision, record, excluded: as `keeps_page` takes them.
-        same_worker: whether an answer of this worker on the pair counts already, so that this one is not a second
-            opinion.
     """
-    if judgement.outcome is not Outcome.ANSWERED or judgement.label is None:
-        return False
-    return not same_worker and keeps_page(decision, record, excluded=excluded)
+    is_answered = judgement.outcome is Outcome.ANSWERED and judgement.label is not None
+    return is_answered and keeps_page(decision, record, excluded=excluded)

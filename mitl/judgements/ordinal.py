@@ -64,8 +64,6 @@ class Ordinal:
     parameters: Parameters
     level: Floats32
     """(items, labels) probability of each true label, the best first."""
-    answer: Floats32
-    """(items, labels) probability of each answer of a typical worker, noise and blind answers included."""
     match: Floats32
     """(items,) posterior mean of z."""
     low: Floats32
@@ -125,7 +123,7 @@ def fit_ordinal(table: AnswerTable, options: OrdinalOptions | None = None) -> Or
         parameters = blend(parameters, moved, pace)
     reader = PosteriorReader(table, parameters, grid, options.interval)
     sweeper.sweep(log_answers(parameters, grid, marginal=True), prior, reader.read)
-    readings = (reader.level, reader.answer, reader.match, reader.low, reader.high)
+    readings = (reader.level, reader.match, reader.low, reader.high)
     return Ordinal(parameters, *readings, Convergence(tuple(trace), settled))
 
 
@@ -232,15 +230,10 @@ class PosteriorReader:
 
     def __init__(self, table: AnswerTable, parameters: Parameters, grid: Grid, interval: float) -> None:
         n, n_labels = table.n_items, table.n_labels
-        self.level, self.answer = (np.empty((n, n_labels), dtype=np.float32) for _ in range(2))
+        self.level = np.empty((n, n_labels), dtype=np.float32)
         self.match, self.low, self.high = (np.empty(n, dtype=np.float32) for _ in range(3))
         self._grid, self._tail, self._known = grid, (1 - interval) / 2, table.known
         self._within = (grid.within(parameters.thresholds) / grid.mass)[::-1].T  # (Q, labels)
-        noise = np.exp([parameters.typical_log_noise])
-        typical = curves(
-            grid.nodes, parameters.thresholds, np.zeros(1), noise, parameters.typical_blind[None]
-        )
-        self._answers = typical.probability[0, ::-1].T  # (Q, labels)
 
     def read(self, start: int, stop: int, posterior: Floats) -> None:
         """Fill in the items from ``start`` to before ``stop``."""
@@ -249,7 +242,6 @@ class PosteriorReader:
         known = self._known[rows]
         sure = np.flatnonzero(known >= 0)
         self.level[start + sure] = np.eye(self.level.shape[1], dtype=np.float32)[known[sure]]
-        self.answer[rows] = posterior @ self._answers
         self.match[rows] = posterior @ self._grid.nodes
         below = posterior.cumsum(axis=1)
         self.low[rows] = self._quantile(posterior, below, self._tail)

@@ -137,12 +137,11 @@ def expected_usable(session: Session) -> dict[int, bool]:
     for row in sorted(rows, key=lambda row: (order[row.assignment_id], row.place)):
         key = (row.record.worker, row.record.pair)
         again = not row.record.role.is_gold and key in seen
-        found[row.id] = is_usable(
+        found[row.id] = not again and is_usable(
             row.record,
             submissions[row.assignment_id].decision,
             state.record(row.record.worker),
             excluded=submissions[row.assignment_id].excluded,
-            same_worker=again,
         )
         seen |= {key} if found[row.id] and not row.record.role.is_gold else set()
     return found

@@ -323,7 +323,6 @@ def test_answers_count_where_page_and_worker_are_trusted(decision, record, usabl
 
     assert is_usable(judgement, decision, record) is usable
     assert not is_usable(judgement, decision, record, excluded=True)
-    assert not is_usable(judgement, decision, record, same_worker=True)
 
 
 def test_a_pair_that_was_not_answered_does_not_count():

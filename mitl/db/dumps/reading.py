@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mitl.db.migrate import Line
 from mitl.errors import StoreError
@@ -142,21 +142,12 @@ ARCHIVE = ".tar"
 _BATCH_ROWS = 10_000
 
 
-class _Files(Protocol):
-    def open(self, name: str) -> BinaryIO:
-        """A file of the dump; FileNotFoundError where it is missing."""
-        ...
-
-    def names(self) -> set[str]:
-        """Of all files."""
-        ...
-
-
 class _Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def open(self, name: str) -> BinaryIO:
+        """A file of the dump; FileNotFoundError where it is missing."""
         return (self._path / name).open("rb")
 
     def names(self) -> set[str]:
@@ -182,7 +173,7 @@ class _Archive:
 class Dump:
     """An open dump."""
 
-    def __init__(self, where: str, files: _Files) -> None:
+    def __init__(self, where: str, files: _Folder | _Archive) -> None:
         self.where = where
         self._files = files
         try:

@@ -98,8 +98,6 @@ def add_audit(
         listed: ``LISTED``.
         drawn: ``AUDITED`` without answers.
     """
-    content = io.BytesIO()
-    frame(LISTED, {name: listed[name] for name in LISTED}).to_parquet(content, index=False)
     newest = session.scalar(select(func.max(Audit.number)).where(Audit.environment == environment)) or 0
     audit = Audit(
         environment=environment,
@@ -107,7 +105,7 @@ def add_audit(
         purpose=design.purpose,
         design=design.to_json(),
         pool_sha256=pool_sha256(session),
-        listed=content.getvalue(),
+        listed=frame(LISTED, {name: listed[name] for name in LISTED}).to_parquet(index=False),
         drawn_at=now,
     )
     session.add(audit)

@@ -12,7 +12,7 @@ from sqlalchemy import Select, and_, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl import records
-from mitl.db.base import columns
+from mitl.db.base import columns, values
 from mitl.db.models import (
     Dataset,
     DirectionOfSearch,
@@ -100,7 +100,10 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
     dataset = Dataset(name=data.name, kind=data.kind, id_kind=data.id_kind, content_sha256=content_sha256)
     session.add(dataset)
     session.flush()
-    sides = {side.name: _add_side(session, dataset.id, side.name) for side in data.sides}
+    rows = [SideRow(dataset_id=dataset.id, name=side.name) for side in data.sides]
+    session.add_all(rows)
+    session.flush()
+    sides = {row.name: row.id for row in rows}
     numbers: dict[str, dict[str, int]] = {}
     for side in data.sides:
         first = _last_number(session, side.name) + 1
@@ -161,13 +164,6 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
             ),
         )
     return dataset.id
-
-
-def _add_side(session: Session, dataset_id: int, name: str) -> int:
-    side = SideRow(dataset_id=dataset_id, name=name)
-    session.add(side)
-    session.flush()
-    return side.id
 
 
 def _last_number(session: Session, side: str) -> int:
@@ -347,14 +343,9 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
                 "another project folder for these ratings"
             )
         if score is None:
-            rows[image, caption] = {
-                "left_side_id": left,
-                "left_id": image,
-                "right_side_id": right,
-                "right_id": caption,
-                "score": rating.score,
-                "sampling_method": rating.sampling_method,
-            }
+            rows[image, caption] = values(
+                RatingRow, rating, left_side_id=left, left_id=image, right_side_id=right, right_id=caption
+            )
     add_rows(session, RatingRow, (rows[key] for key in sorted(rows)))
     return len(rows)
 

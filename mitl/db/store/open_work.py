@@ -247,12 +247,8 @@ def asked_pairs(session: Session, environment: Environment) -> set[Pair]:
     A second opinion that is out answers also for a pair whose first answer was lost.
     """
     out = live_pairs(session, environment, roles=ANSWERING)
-    return {*out, *usable_workers(session, environment), *_labelled(session, environment)}
-
-
-def _labelled(session: Session, environment: Environment) -> set[Pair]:
-    """The pairs that have a machine label."""
-    return set(pairs_of_rows(session, audit_store.labelled_rows(session, environment)))
+    labelled = pairs_of_rows(session, audit_store.labelled_rows(session, environment))
+    return {*out, *usable_workers(session, environment), *labelled}
 
 
 def hits_to_replace(

@@ -26,7 +26,6 @@ from mitl.db.base import columns
 from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
 from mitl.db.store.items import pair_sides
 from mitl.db.store.statements import (
-    CHUNK,
     add_rows,
     add_tuples,
     change_among,
@@ -35,6 +34,7 @@ from mitl.db.store.statements import (
     next_id,
     number_columns,
     numbers_among,
+    rows_of,
 )
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction, Pair
@@ -134,13 +134,7 @@ def add_run(
         session,
         ProposalRow,
         ("run_id", "pair_id", "annotator_id", "direction", "rank", "similarity"),
-        (
-            (run.id, *row)
-            for start in range(0, len(order), CHUNK)
-            for row in zip(
-                *(column[order[start : start + CHUNK]].tolist() for column in columns), strict=True
-            )
-        ),
+        ((run.id, *row) for row in rows_of(columns, order)),
     )
     return n_new
 
@@ -188,18 +182,12 @@ def _number_pairs(
     new = pairs[~contains(stored, pairs)]
     first = next_id(session, PairRow)
     if len(new):
-        left, right = unpack_ids(new)
+        given = rows_of(unpack_ids(new), np.arange(len(new)))
         add_tuples(
             session,
             PairRow,
             ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed"),
-            (
-                (first + start + place, *sides, *pair, proposed)
-                for start in range(0, len(new), CHUNK)
-                for place, pair in enumerate(
-                    zip(*(side[start : start + CHUNK].tolist() for side in (left, right)), strict=True)
-                )
-            ),
+            ((row, *sides, *pair, proposed) for row, pair in enumerate(given, first)),
         )
         ids_were_given(session, PairRow)
     stored = np.concatenate([stored, new])
@@ -287,16 +275,10 @@ def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[P
 def _annotator_ids(session: Session, wanted: Sequence[AnnotatorRow]) -> dict[str, int]:
     ids = {}
     for row in wanted:
-        stored = session.execute(
-            select(StoredAnnotator).where(StoredAnnotator.name == row.name)
-        ).scalar_one_or_none()
-        if stored is None:
-            stored = StoredAnnotator(
-                name=row.name, kind=row.kind, config=row.config, fingerprint=row.fingerprint
-            )
-            session.add(stored)
-        else:
-            stored.kind, stored.config, stored.fingerprint = row.kind, row.config, row.fingerprint
+        known = session.scalar(select(StoredAnnotator).where(StoredAnnotator.name == row.name))
+        stored = known or StoredAnnotator(name=row.name)
+        stored.kind, stored.config, stored.fingerprint = row.kind, row.config, row.fingerprint
+        session.add(stored)
         session.flush()
         ids[row.name] = stored.id
     return ids

@@ -277,10 +277,8 @@ def drop_unasked(session: Session, round_id: int, asked: Set[Pair]) -> int:
 
 def add_trained(session: Session, row: TrainedRow, taught: pd.DataFrame) -> None:
     """Store an annotator that learnt from these pairs (``TEACHING``); its ``id`` is given here."""
-    written = io.BytesIO()
-    taught.to_parquet(written, index=False)
     recipe = json.dumps(row.recipe, sort_keys=True)
-    values = asdict(row) | {"id": None, "recipe": recipe, "taught": written.getvalue()}
+    values = asdict(row) | {"id": None, "recipe": recipe, "taught": taught.to_parquet(index=False)}
     session.add(TrainedAnnotator(**values))
     session.flush()
 

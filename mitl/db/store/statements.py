@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, insert, select, text
 from sqlalchemy.orm import DeclarativeBase, QueryableAttribute, Session
 
-from mitl.core.arrays import pack_ids
+from mitl.core.arrays import Ints, pack_ids
 from mitl.db.bulk import insert_tuples
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, Worker
 from mitl.records import Decision, Environment
@@ -94,14 +94,11 @@ def change_among(
 
 def add_rows(session: Session, model: type, rows: Iterable[Mapping[str, Any]]) -> int:
     """Insert the rows in chunks, so that memory stays bounded; returns how many."""
-    count = 0
-    chunk: list[Mapping[str, Any]] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            count += _flush(session, model, chunk)
-            chunk = []
-    return count + _flush(session, model, chunk)
+    count, row = 0, iter(rows)
+    while chunk := list(islice(row, CHUNK)):
+        session.connection().execute(insert(model), chunk)
+        count += len(chunk)
+    return count
 
 
 def add_tuples(
@@ -111,11 +108,16 @@ def add_tuples(
     return insert_tuples(session.connection(), model.__tablename__, names, rows)
 
 
+def rows_of(columns: Sequence[NDArray[Any]], order: Ints) -> Iterator[tuple[Any, ...]]:
+    """The rows of columns in this order, in Python's own types; made bit by bit, so that memory stays bounded."""
+    for start in range(0, len(order), CHUNK):
+        chunk = order[start : start + CHUNK]
+        yield from zip(*(column[chunk].tolist() for column in columns), strict=True)
+
+
 def next_id(session: Session, model: type[DeclarativeBase]) -> int:
     """The id of the next row, for rows that are added with their ids; only within a writing transaction."""
-    return (
-        session.connection().execute(text(f"SELECT max(id) FROM {model.__tablename__}")).scalar() or 0
-    ) + 1
+    return (session.scalar(text(f"SELECT max(id) FROM {model.__tablename__}")) or 0) + 1
 
 
 def ids_were_given(session: Session, model: type[DeclarativeBase]) -> None:
@@ -127,12 +129,6 @@ def ids_were_given(session: Session, model: type[DeclarativeBase]) -> None:
                 f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), max(id)) FROM {name} HAVING max(id) > 0"
             )
         )
-
-
-def _flush(session: Session, model: type, chunk: list[Mapping[str, Any]]) -> int:
-    if chunk:
-        session.connection().execute(insert(model), chunk)
-    return len(chunk)
 
 
 _AT_ONCE = 50_000

@@ -26,8 +26,8 @@ from mitl.db.store import parses as parse_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.answers import DECISIONS, StoredAssignment, SubmissionColumns
 from mitl.db.store.control_sheets import gold_state
-from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, is_usable, verdict
-from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
+from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, keeps_page, verdict
+from mitl.records import BatchKind, Decision, Environment, Finding, HitState
 from mitl.records.frames import Columns, Flags, is_asked, is_labelled
 from mitl.records.questions import GoldRule
 from mitl.settings import AUTO_APPROVAL_S
@@ -57,8 +57,6 @@ SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"
 
 _UNDECIDED = (Decision.NONE, Decision.QUEUED)
-_ANSWERED = Judgement(Pair(0, 0), "", Label.YES)
-"""Stands for any answered judgement of a page."""
 
 
 def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldState:
@@ -126,7 +124,7 @@ def _weigh(work: SubmissionColumns, records: Mapping[int, GoldRecord]) -> _Weigh
     for code in groups.tolist():
         worker, place = divmod(code // 2, len(DECISIONS))
         record = records[worker]
-        counts.append(is_usable(_ANSWERED, DECISIONS[place], record, excluded=bool(code % 2)))
+        counts.append(keeps_page(DECISIONS[place], record, excluded=bool(code % 2)))
         is_late.append(DECISIONS[place] is Decision.PASS and record.is_bad)
     rows = int(work.id.max(initial=0)) + 1
     weights = _Weights(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
