@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 _AT_ONCE = 10_000
 _CACHE_KIB = 1_048_576
@@ -44,10 +45,24 @@ def roomy(connection: Connection) -> Iterator[None]:
         connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
 
 
+@contextmanager
+def driver_of(connection: Connection) -> Iterator[Any]:
+    """The driver's own connection, for a block; what it raises comes as from SQLAlchemy, for who explains it."""
+    errors = connection.dialect.loaded_dbapi.Error
+    try:
+        yield connection.connection.dbapi_connection
+    except errors as error:
+        raised = DBAPIError.instance(None, None, error, errors, dialect=connection.dialect)
+        raise raised from error
+
+
 def _copy(connection: Connection, target: str, rows: Iterable[tuple[Any, ...]]) -> int:
-    driver: Any = connection.connection.dbapi_connection
     count = 0
-    with driver.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
+    with (
+        driver_of(connection) as driver,
+        driver.cursor() as cursor,
+        cursor.copy(f"COPY {target} FROM STDIN") as copy,
+    ):
         for row in rows:
             copy.write_row(row)
             count += 1

@@ -37,6 +37,7 @@ _REMEDIES = (
             "administrator command",
             "server closed the connection",
             "connection is closed",
+            "connection is lost",
             "shutting down",
             "starting up",
             "not yet accepting",

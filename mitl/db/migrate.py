@@ -46,14 +46,13 @@ class Upgrade:
     """Rows that were written to complete it."""
 
 
-def config(line: Line, engine: Engine | None = None) -> Config:
-    """Alembic's configuration of one line of migrations, bound to ``engine`` where one is given."""
+def config(line: Line, connection: Connection | None = None) -> Config:
+    """Alembic's configuration of one line of migrations, to be run in the transaction of ``connection``."""
     from alembic.config import Config
 
     cfg = Config()
     cfg.set_main_option("script_location", str(resources.folder("migrations") / line))
-    if engine is not None:
-        cfg.attributes["engine"] = engine
+    cfg.attributes["connection"] = connection
     return cfg
 
 
@@ -127,9 +126,7 @@ def run_to(line: Line, connection: Connection, revision: str) -> None:
     """Take the migrations up to a revision within the transaction of ``connection``."""
     from alembic import command
 
-    cfg = config(line)
-    cfg.attributes["connection"] = connection
-    command.upgrade(cfg, revision)
+    command.upgrade(config(line, connection), revision)
 
 
 @cache
@@ -185,14 +182,11 @@ def run_environment(context: Any, metadata: MetaData) -> None:
     if connection is not None:
         _run(context, connection, metadata)
         return
-    engine: Engine | None = context.config.attributes.get("engine")
-    if engine is None:
-        url = context.config.get_main_option("sqlalchemy.url") or context.get_x_argument(
-            as_dictionary=True
-        ).get("url")
-        if not url:
-            raise SystemExit("name the database: alembic -x url=sqlite:///mitl.db ...")
-        engine = make_engine(url)
+    given = context.get_x_argument(as_dictionary=True)
+    url = context.config.get_main_option("sqlalchemy.url") or given.get("url")
+    if not url:
+        raise SystemExit("name the database: alembic -x url=sqlite:///mitl.db ...")
+    engine = make_engine(url)
     with changing(engine) as held:
         _run(context, held, metadata)
         require_whole(held, name_of(engine.url))

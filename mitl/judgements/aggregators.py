@@ -46,7 +46,8 @@ class Posterior:
 
     def first(self, n: int) -> Posterior:
         """The first ``n`` items alone."""
-        return Posterior(self.level[:n], *(_start(part, n) for part in (self.match, self.low, self.high)))
+        others = (None if part is None else part[:n] for part in (self.match, self.low, self.high))
+        return Posterior(self.level[:n], *others)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,10 +113,6 @@ def _evidence_warnings(table: AnswerTable, method: Aggregator) -> tuple[str, ...
     if len(asked) == table.n_items and asked.max() < 2:
         return (f"{seen} and there are no gold controls, so nothing shows how much workers err",)
     return ()
-
-
-def _start(column: Floats32 | None, n: int) -> Floats32 | None:
-    return None if column is None else column[:n]
 
 
 def _dawid_skene(table: AnswerTable) -> tuple[Posterior, Convergence]:

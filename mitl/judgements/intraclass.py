@@ -167,17 +167,15 @@ class _Blocks:
 
 
 def _blocks(scores: Floats, items: Ints, raters: Ints) -> _Blocks | None:
+    if not len(items):
+        return None
     order = np.lexsort((raters, items))
     scores, items, raters = scores[order], items[order], raters[order]
-    starts = np.flatnonzero(np.append(True, items[1:] != items[:-1])) if len(items) else np.empty(0, np.int64)
-    ends = np.append(starts[1:], len(items))
-    people = [
-        raters[start:end].tobytes()
-        for start, end in zip(starts.tolist(), ends[: len(starts)].tolist(), strict=True)
-    ]
+    starts = np.flatnonzero(np.append(True, items[1:] != items[:-1]))
+    people = [some.tobytes() for some in np.split(raters, starts[1:])]
     of_item, _ = pd.factorize(np.array(people, object))
-    sizes = ends[: len(starts)] - starts
-    n_items = np.bincount(of_item, minlength=1)
+    sizes = np.diff(starts, append=len(items))
+    n_items = np.bincount(of_item)
     n_raters = np.zeros(len(n_items), np.int64)
     n_raters[of_item] = sizes
     useful = (n_items > 1) & (n_raters > 1)

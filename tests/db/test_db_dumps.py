@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cli_kit import fails, mitl, ok
 from db_kit import content, old_database, sqlite_url
@@ -323,6 +326,39 @@ def test_a_restore_that_fails_changes_nothing(settings, tmp_path, replaces):
         assert list(other.project.iterdir()) == []
 
 
+def _seal(dump, table):
+    """Say in the manifest what a table of the pipeline's holds now."""
+    path, manifest = dump / "pipeline" / f"{table}.parquet", json.loads((dump / "manifest.json").read_text())
+    mark = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest["databases"]["pipeline"]["tables"][table]["sha256"] = mark
+    (dump / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_table_that_is_none_is_one_line(settings, tmp_path):
+    """Whatever the manifest says of it."""
+    backup(settings, tmp_path / "dump")
+    (tmp_path / "dump" / "pipeline" / "batch.parquet").write_bytes(b"PAR1")
+    _seal(tmp_path / "dump", "batch")
+
+    with pytest.raises(
+        StoreError, match=r"pipeline/batch\.parquet in .* cannot be read .*; take another backup"
+    ):
+        restore(elsewhere(tmp_path), tmp_path / "dump")
+
+
+def test_rows_that_a_database_refuses_are_one_line(settings, tmp_path, engine_url):
+    """From either engine."""
+    backup(settings, tmp_path / "dump")
+    path = tmp_path / "dump" / "pipeline" / "dataset.parquet"
+    table = pq.read_table(path)
+    nothing = pa.array([None] * table.num_rows, pa.string())
+    pq.write_table(table.set_column(table.schema.get_field_index("kind"), "kind", nothing), path)
+    _seal(tmp_path / "dump", "dataset")
+
+    with pytest.raises(StoreError, match=r"cannot use .*: [^\n]*(kind|null)[^\n]*$"):
+        restore(elsewhere(tmp_path, db_url=engine_url), tmp_path / "dump")
+
+
 def _break_count(dump, line, table):
     manifest = json.loads((dump / "manifest.json").read_text())
     manifest["databases"][line]["tables"][table]["rows"] = 9
@@ -363,6 +399,10 @@ def test_every_changed_byte_is_noticed(settings, tmp_path):
         ),
         (lambda m: m.pop("databases"), "holds a damaged manifest.json"),
         (lambda m: m["databases"].update(other={}), "no database is called 'other'"),
+        (
+            lambda m: m["databases"]["crowd"]["tables"]["worker"].update(rows=float("inf")),
+            "holds a damaged manifest.json",
+        ),
         (lambda m: m["databases"]["crowd"]["tables"].update({"../x": {}}), "no table can be called '../x'"),
         (
             lambda m: m["databases"]["crowd"].update(revision="c9999"),

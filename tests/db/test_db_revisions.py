@@ -121,7 +121,9 @@ def test_a_database_with_rows_is_taken_back_to_nothing(line, engine_url):
     engine = make_engine(engine_url)
 
     for earlier in [*migrate.revisions(line)[-2::-1], "base"]:
-        command.downgrade(migrate.config(line, engine), earlier)
+        with migrate.changing(engine) as connection:
+            command.downgrade(migrate.config(line, connection), earlier)
+            migrate.require_whole(connection, "the test's database")
 
     assert set(inspect(engine).get_table_names()) <= {migrate.VERSION_TABLE}
     engine.dispose()

@@ -1,11 +1,17 @@
 """Columns of numbers come whole and in order from either engine, in however many values PostgreSQL packs them."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from db_kit import cut_connections
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
+from mitl.db.models import Dataset
 from mitl.db.session import open_database
 from mitl.db.store import statements
+from mitl.errors import OutageError
 
 ROWS = """
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
@@ -56,3 +62,28 @@ def test_the_transaction_goes_on(session):
 
 def test_no_rows_are_columns_of_no_length(session):
     assert statements.number_columns(session, "SELECT 1, 2 WHERE 1 = 0", 2).shape == (2, 0)
+
+
+def test_what_the_driver_refuses_is_raised_as_by_sqlalchemy(session):
+    """Which explains it in one line where a person should know."""
+    with pytest.raises(DBAPIError, match="nothing"):
+        statements.number_columns(session, "SELECT nothing", 1)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "work",
+    [
+        partial(statements.number_columns, statement="SELECT 1", n=1),
+        partial(statements.plain_rows, statement="SELECT 1"),
+        partial(statements.add_tuples, model=Dataset, names=("name",), rows=[("a",)]),
+    ],
+    ids=["packed", "plain", "copied"],
+)
+def test_a_server_that_goes_away_is_an_outage_where_the_driver_is_asked_itself(work, postgres_url):
+    """As everywhere else: whoever waits for a server tries again."""
+    stopped = pytest.raises(OutageError, match="its server was stopped or restarted: wait until it runs")
+    with stopped, open_database(postgres_url, create=True) as opened:
+        opened.connection()
+        cut_connections(postgres_url)
+        work(opened)

@@ -6,14 +6,16 @@ import os
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, cast
 
 from mitl.db.migrate import Line
 from mitl.errors import StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 import hashlib
 import json
 import re
@@ -30,7 +32,6 @@ TRAINED = "trained"
 """Folder, in a dump as in a project, of the weights and curves of what learnt; it goes with the pipeline database."""
 _TRAINED_NAME = re.compile(r"(?!\.{1,2}$)[^/\\\0]+")
 """The name of a file in that folder, whoever put it there, and no way out of it."""
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +109,10 @@ def from_json(text: bytes, where: str) -> Manifest:
         if strange := [name for name in trained if not _TRAINED_NAME.fullmatch(name)]:
             raise ValueError(f"no file of what learnt can be called {strange[0]!r}")
         return Manifest(str(fields["mitl"]), databases, trained)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise StoreError(
             f"{where} holds a damaged {MANIFEST} ({type(error).__name__}: {error}); take another backup"
         ) from error
-
-
-def sha256(file: BinaryIO) -> str:
-    """Of what is left of an open file."""
-    digest = hashlib.sha256()
-    while block := file.read(_BLOCK):
-        digest.update(block)
-    return digest.hexdigest()
 
 
 def _database(part: Mapping[str, Any]) -> DumpedDatabase:
@@ -146,7 +139,7 @@ class _Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str) -> BufferedReader:
         """A file of the dump; FileNotFoundError where it is missing."""
         return (self._path / name).open("rb")
 
@@ -158,13 +151,13 @@ class _Archive:
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str) -> BufferedReader:
         file = None
         with suppress(KeyError):
             file = self._archive.extractfile(name)
         if file is None:
             raise FileNotFoundError(name)
-        return cast(BinaryIO, file)
+        return cast(BufferedReader, file)
 
     def names(self) -> set[str]:
         return {member.name for member in self._archive if member.isfile()}
@@ -203,7 +196,7 @@ class Dump:
         for name, mark in marks.items():
             try:
                 with self._files.open(name) as opened:
-                    actual = sha256(opened)
+                    actual = hashlib.file_digest(opened, "sha256").hexdigest()
             except FileNotFoundError as error:
                 raise StoreError(f"{self.where} lacks {name}; take another backup") from error
             if actual != mark:
@@ -218,23 +211,33 @@ class Dump:
         if strange:
             raise StoreError(f"{self.where} holds {strange[0]}, which its {MANIFEST} does not name")
 
-    def trained(self, name: str) -> BinaryIO:
+    def trained(self, name: str) -> BufferedReader:
         """An open file of what learnt."""
         return self._files.open(f"{TRAINED}/{name}")
 
     def schema(self, line: Line, table: str) -> pa.Schema:
         """The columns of a table's file."""
-        import pyarrow.parquet as pq
-
-        with self._files.open(file_name(line, table)) as file:
-            return pq.read_schema(file)
+        with self._parquet(line, table) as file:
+            return file.schema_arrow
 
     def batches(self, line: Line, table: str) -> Iterator[pa.RecordBatch]:
         """The rows of a table, some thousands at a time."""
+        with self._parquet(line, table) as file:
+            yield from file.iter_batches(batch_size=_BATCH_ROWS)
+
+    @contextmanager
+    def _parquet(self, line: Line, table: str) -> Iterator[pq.ParquetFile]:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with self._files.open(file_name(line, table)) as file:
-            yield from pq.ParquetFile(file).iter_batches(batch_size=_BATCH_ROWS)
+        name = file_name(line, table)
+        with self._files.open(name) as file:
+            try:
+                yield pq.ParquetFile(file)
+            except (pa.ArrowException, OSError) as error:
+                raise StoreError(
+                    f"{name} in {self.where} cannot be read ({error}); take another backup"
+                ) from error
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from sqlalchemy.types import String
 from mitl.core.whole_files import sync_folder, to_disk
 from mitl.db import migrate
 from mitl.db.bulk import insert_tuples
-from mitl.db.dumps.reading import Dump, DumpedDatabase, TableFile, file_name, sha256
+from mitl.db.dumps.reading import Dump, DumpedDatabase, TableFile, file_name
 from mitl.db.migrate import Line, head, require_whole, revisions
 from mitl.db.tables import reflected, schema_of
 from mitl.errors import StoreError
@@ -203,7 +204,7 @@ def _write_table(
         to_disk(sink)
     pa.default_memory_pool().release_unused()
     with path.open("rb") as written:
-        return TableFile(rows, path.stat().st_size, sha256(written))
+        return TableFile(rows, path.stat().st_size, hashlib.file_digest(written, "sha256").hexdigest())
 
 
 def _batches(

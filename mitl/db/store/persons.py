@@ -196,15 +196,11 @@ def _with_items(session: Session, query: Wide) -> Iterator[dict[str, Any]]:
         ):
             what = zip(("text", "file", "url"), said, strict=True)
             parts_of[side_id, item_id].append(
-                {"side": side} | {name: _shown(name, value) for name, value in what if value}
+                # A file without the folders of the requester's machine.
+                {"side": side} | {k: Path(v).name if k == "file" else v for k, v in what if v}
             )
     for row in rows:
         yield row | {"about": [parts_of[row.pop(f"{side}_side_id"), row.pop(f"{side}_id")] for side in sides]}
-
-
-def _shown(name: str, value: str) -> str:
-    """As it is, but a file without the folders of the requester's machine."""
-    return Path(value).name if name == "file" else value
 
 
 def _calls(session: Session, own: tuple[Any, ...], worker: str) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Delete, Select, Update, and_, insert, sele
 from sqlalchemy.orm import DeclarativeBase, QueryableAttribute, Session
 
 from mitl.core.arrays import Ints, pack_ids
-from mitl.db.bulk import insert_tuples
+from mitl.db.bulk import driver_of, insert_tuples
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, Worker
 from mitl.records import Decision, Environment
 
@@ -146,13 +146,14 @@ def number_columns(
     if not isinstance(statement, str):
         compiled = statement.compile(connection, compile_kwargs={"literal_binds": True})
         statement = str(compiled)
-    if connection.dialect.name == "postgresql":
-        return _packed(connection.connection.dbapi_connection, statement, n, dtype)
-    cursor: Any = connection.exec_driver_sql(statement).cursor
     parts = [np.empty((n, 0), dtype)]
-    while rows := cursor.fetchmany(_AT_ONCE):
-        numbers = np.fromiter(chain.from_iterable(rows), dtype, n * len(rows))
-        parts.append(numbers.reshape(-1, n).T)
+    with driver_of(connection) as driver:
+        if connection.dialect.name == "postgresql":
+            return _packed(driver, statement, n, dtype)
+        cursor: Any = connection.exec_driver_sql(statement).cursor
+        while rows := cursor.fetchmany(_AT_ONCE):
+            numbers = np.fromiter(chain.from_iterable(rows), dtype, n * len(rows))
+            parts.append(numbers.reshape(-1, n).T)
     return np.concatenate(parts, axis=1)
 
 
@@ -171,12 +172,12 @@ def numbers_among(
 def plain_rows(session: Session, statement: str) -> list[tuple[Any, ...]]:
     """The rows of a query without parameters as the driver gives them; bytes come unencoded from PostgreSQL."""
     connection = session.connection()
-    if connection.dialect.name == "postgresql":
-        driver: Any = connection.connection.dbapi_connection
-        with driver.cursor(binary=True) as binary:
-            return list(binary.execute(statement).fetchall())
-    cursor: Any = connection.execute(text(statement)).cursor
-    return list(cursor.fetchall())
+    with driver_of(connection) as driver:
+        if connection.dialect.name == "postgresql":
+            with driver.cursor(binary=True) as binary:
+                return list(binary.execute(statement).fetchall())
+        cursor: Any = connection.execute(text(statement)).cursor
+        return list(cursor.fetchall())
 
 
 def table_of(session: Session, query: Select[*tuple[Any, ...]]) -> pd.DataFrame:

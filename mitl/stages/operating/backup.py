@@ -6,6 +6,7 @@ A dump is a folder or a ``.tar`` file, whole or not at all.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shlex
 import shutil
@@ -31,7 +32,6 @@ from mitl.db.dumps.reading import (
     DumpedDatabase,
     Manifest,
     open_dump,
-    sha256,
     to_json,
 )
 from mitl.db.dumps.restoring import write_database
@@ -134,7 +134,7 @@ def _copy_trained(source: Path, target: Path) -> dict[str, str]:
                     shutil.copyfileobj(file, sink)
                     to_disk(sink)
                 with (target / path.name).open("rb") as copy:
-                    hashes[path.name] = sha256(copy)
+                    hashes[path.name] = hashlib.file_digest(copy, "sha256").hexdigest()
     if hashes:
         sync_folder(target)
     return hashes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from mitl.core.whole_files import whole_file
 from mitl.db import migrate
-from mitl.db.dumps.reading import TRAINED, Dump, open_dump, sha256
+from mitl.db.dumps.reading import TRAINED, Dump, open_dump
 from mitl.db.dumps.restoring import restore_database, write_database
 from mitl.db.engine import make_engine
 from mitl.db.migrate import Line, changing, keep_copy
@@ -112,7 +113,7 @@ def _put_trained(dump: Dump, folder: Path) -> int:
             missing.append(name)
             continue
         with path.open("rb") as file:
-            if sha256(file) != mark:
+            if hashlib.file_digest(file, "sha256").hexdigest() != mark:
                 raise StoreError(
                     f"{path} is another file than the dump's of that name; move it away, then restore again"
                 )
