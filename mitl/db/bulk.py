@@ -8,7 +8,8 @@ from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+
+from mitl.db.explain import as_of_sqlalchemy
 
 _AT_ONCE = 10_000
 _CACHE_KIB = 1_048_576
@@ -48,12 +49,10 @@ def roomy(connection: Connection) -> Iterator[None]:
 @contextmanager
 def driver_of(connection: Connection) -> Iterator[Any]:
     """The driver's own connection, for a block; what it raises comes as from SQLAlchemy, for who explains it."""
-    errors = connection.dialect.loaded_dbapi.Error
     try:
         yield connection.connection.dbapi_connection
-    except errors as error:
-        raised = DBAPIError.instance(None, None, error, errors, dialect=connection.dialect)
-        raise raised from error
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise as_of_sqlalchemy(error, connection.dialect) from error
 
 
 def _copy(connection: Connection, target: str, rows: Iterable[tuple[Any, ...]]) -> int:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Dialect
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
 
 from mitl.db import engine as engines
@@ -82,6 +82,13 @@ def is_outage(error: Exception) -> TypeGuard[DBAPIError]:
         return False
     ours = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
     return not isinstance(error, ours) or any(words in str(error.orig) for words in _NO_RIGHT)
+
+
+def as_of_sqlalchemy(error: Exception, dialect: Dialect, sql: str | None = None) -> BaseException:
+    """What the driver raised where it was asked itself, as SQLAlchemy raises it."""
+    return DBAPIError.instance(
+        sql, None, error, dialect.loaded_dbapi.Error, hide_parameters=True, dialect=dialect
+    )
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from mitl.positives.rating_release import write_ratings
 from mitl.positives.release import write_release
 from mitl.positives.sources import read_set
 from mitl.positives.verifying import verify_release
-from mitl.records import Direction, IdKind
+from mitl.records import IdKind
 from mitl.stages.releasing.verify import verify
 
 
@@ -432,7 +432,7 @@ def test_a_table_without_a_column_is_named_by_whoever_reads_it(release, name, co
     with pytest.raises(
         ReleaseError, match=rf"{name}\.parquet' is not a table of a release with the columns.*{column}"
     ):
-        judged_pairs(release, Direction.I2T, read_set(str(release)).positives.by_query[Direction.I2T])
+        judged_pairs(release, read_set(str(release)).positives.by_query)
 
 
 @settings(

@@ -25,10 +25,10 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from mitl.crowd_server.store.models import Account, CrowdBase
+from mitl.db.explain import as_of_sqlalchemy
 from mitl.records import Environment
 
 RecordT = TypeVar("RecordT")
@@ -159,7 +159,7 @@ class Database:
             except BaseException as error:
                 connection.invalidate()  # or the pool would hand out one that commits each statement by itself
                 if isinstance(error, connection.dialect.loaded_dbapi.Error):
-                    raise _as_of_sqlalchemy(error, _MARK, connection.dialect) from error
+                    raise as_of_sqlalchemy(error, connection.dialect, _MARK) from error
                 raise
 
 
@@ -243,15 +243,8 @@ class Prepared:
                 connection.execute(
                     self._wanted, dict(values)
                 )  # which has the pool replace all its connections
-            raise _as_of_sqlalchemy(error, plan.sql, dialect) from error
+            raise as_of_sqlalchemy(error, dialect, plan.sql) from error
         return [tuple(map(_read, plan.read, row)) for row in rows]
-
-
-def _as_of_sqlalchemy(error: Exception, sql: str, dialect: Dialect) -> BaseException:
-    """A driver's error as SQLAlchemy raises it."""
-    return DBAPIError.instance(
-        sql, None, error, dialect.loaded_dbapi.Error, hide_parameters=True, dialect=dialect
-    )
 
 
 _CURSOR = "mitl_cursor"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.base import columns
+from mitl.db.base import columns, values
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -153,25 +153,14 @@ def add_items(session: Session, items: Mapping[int, Sequence[CollectionQuestion]
     of_caption = {
         id_ for (id_,) in rows_among(session, picked_for_caption, CollectionAnswer.id, sorted(reviewed))
     }
-    add_rows(
-        session,
-        CollectionItem,
-        (
-            {
-                "hit_id": hit,
-                "place": question.place,
-                "role": question.role,
-                "side_id": right if question.image is None or question.reviewed in of_caption else left,
-                "item_id": question.caption
-                if question.image is None or question.reviewed in of_caption
-                else question.image,
-                "offered": _offered_json(question),
-                "reviewed_id": question.reviewed,
-            }
-            for hit, page in items.items()
-            for question in page
-        ),
-    )
+    rows = []
+    for hit, page in items.items():
+        for question in page:
+            is_caption = question.image is None or question.reviewed in of_caption
+            side, item = (right, question.caption) if is_caption else (left, question.image)
+            said = {"offered": _offered_json(question), "reviewed_id": question.reviewed}
+            rows.append(values(CollectionItem, question, hit_id=hit, side_id=side, item_id=item, **said))
+    add_rows(session, CollectionItem, rows)
 
 
 def _offered_json(question: CollectionQuestion) -> str | None:
@@ -230,28 +219,20 @@ def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None
     rows = rows_among(session, query, CollectionAnswer.assignment_id, given)
     judgements = {(assignment, place): id_ for assignment, place, id_ in rows}
     new = {
-        (assignment, answer.place): {
-            "outcome": answer.outcome,
-            "text": answer.text or None,
-            "picked_id": _picked(answer, offered.get((assignment, answer.place), ())),
-            "label": answer.label,
-            "active_ms": answer.active_ms,
-        }
+        (assignment, answer.place): values(
+            CollectionAnswer,
+            answer,
+            assignment_id=assignment,
+            text=answer.text or None,
+            picked_id=_picked(answer, offered.get((assignment, answer.place), ())),
+        )
         for assignment, parsed in given.items()
         for answer in parsed.answers
     }
     for key, id_ in judgements.items():
-        values = new.get(key, {"text": None, "picked_id": None, "label": None})
-        session.execute(update(CollectionAnswer).where(CollectionAnswer.id == id_).values(**values))
-    add_rows(
-        session,
-        CollectionAnswer,
-        (
-            {"assignment_id": assignment, "place": place, **values}
-            for (assignment, place), values in new.items()
-            if (assignment, place) not in judgements
-        ),
-    )
+        now = new.get(key, {"text": None, "picked_id": None, "label": None})
+        session.execute(update(CollectionAnswer).where(CollectionAnswer.id == id_).values(**now))
+    add_rows(session, CollectionAnswer, (row for key, row in new.items() if key not in judgements))
     add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
 
 

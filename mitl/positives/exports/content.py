@@ -114,19 +114,23 @@ class Format:
     """What a user has to know of this export, a sentence each."""
 
 
-def judged_pairs(folder: Path, direction: Direction, positives: ByQuery) -> dict[str, dict[str, int]]:
+def judged_pairs(
+    folder: Path, by_query: Mapping[Direction, ByQuery]
+) -> dict[Direction, dict[str, dict[str, int]]]:
     """The positives of each query as 1, and the pairs of these queries that were judged no match as 0.
 
     Raises:
         ReleaseError: a table of the release is missing or changed.
     """
-    judged = {query: dict.fromkeys(items, 1) for query, items in positives.items()}
-    if not (folder / MANIFEST).is_file():
-        return judged
-    for pair, _ in read_pairs(folder, "negatives.parquet"):
-        query, item = direction.ordered(*pair)
-        if query in judged:
-            judged[query].setdefault(item, 0)
+    judged = {
+        direction: {query: dict.fromkeys(items, 1) for query, items in positives.items()}
+        for direction, positives in by_query.items()
+    }
+    for pair, _ in read_pairs(folder, "negatives.parquet") if (folder / MANIFEST).is_file() else ():
+        for direction, of_query in judged.items():
+            query, item = direction.ordered(*pair)
+            if query in of_query:
+                of_query[query].setdefault(item, 0)
     return judged
 
 

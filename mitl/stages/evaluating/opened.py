@@ -232,14 +232,21 @@ class Release:
             )
         embeddings = self._given(images, captions, sides)
         model, searched_items, positives = self._fitted(embeddings, similarities, similarity)
-        by_query = read_release(self.folder).by_query
+        judged = judged_pairs(self.folder, read_release(self.folder).by_query)
         best = best_items(model, searched_items, positives, depth, no_progress)
         rows = []
         for direction, ranked in best.items():
-            judged = judged_pairs(self.folder, direction, by_query[direction])
             for query, items in ranked.items():
                 for rank, item in enumerate(items[:depth], start=1):
-                    rows.append((self.form.way_names[direction], query, rank, item, judged[query].get(item)))
+                    rows.append(
+                        (
+                            self.form.way_names[direction],
+                            query,
+                            rank,
+                            item,
+                            judged[direction][query].get(item),
+                        )
+                    )
         return pd.DataFrame(rows, columns=list(RANKING_COLUMNS)).astype({"match": "boolean"})
 
     def _given(

@@ -223,9 +223,9 @@ def _content(
         )
     stated = manifest.get("card")
     card = stated if isinstance(stated, dict) else {}
+    judged = judged_pairs(request.release, by_query)
     ways = tuple(
-        _way(request.release, direction, by_query[direction], sides, name)
-        for direction, name in form.way_names.items()
+        _way(direction, judged[direction], sides, name) for direction, name in form.way_names.items()
     )
     # Loaders refuse a direction without a query, and with it the folder.
     ways = tuple(way for way in ways if way.queries) or ways
@@ -280,8 +280,7 @@ def _sides_of(
     return left, right
 
 
-def _way(folder: Path, direction: Direction, positives: ByQuery, sides: Sides, name: str) -> Way:
-    judged = judged_pairs(folder, direction, positives)
+def _way(direction: Direction, judged: Mapping[str, Mapping[str, int]], sides: Sides, name: str) -> Way:
     gallery = {*sides.gallery(direction).ids, *(item for items in judged.values() for item in items)}
     queries = sorted(judged, key=tie_key(id_kind(judged)))
     return Way(direction, tuple(queries), tuple(sorted(gallery, key=tie_key(id_kind(gallery)))), judged, name)
