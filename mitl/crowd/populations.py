@@ -185,8 +185,8 @@ def _share(text: str, spec: str) -> float:
         share = float(text)
     except ValueError:
         share = math.nan
-    if not (math.isfinite(share) and share > 0):
-        raise UsageError(f"the share {text!r} in {spec!r} must be a positive number")
+    if not 0 < share <= 1e9:  # or several would sum to infinity
+        raise UsageError(f"the share {text!r} in {spec!r} must be a positive number up to 1e9")
     return share
 
 

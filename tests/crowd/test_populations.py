@@ -127,6 +127,7 @@ def test_a_population_is_written_as_names_with_shares(spec, shares):
         ("careful:-1,random:2", "must be a positive number"),
         ("careful:nan", "must be a positive number"),
         ("careful:inf", "must be a positive number"),
+        ("careful:1e308,random:1e308", "must be a positive number up to 1e9"),
         ("careful:", "must be a positive number"),
     ],
 )

@@ -268,7 +268,7 @@ def test_rankings_without_a_direction_in_file_or_name_are_refused(place):
 
 
 def test_broken_ranking_files_are_named(place):
-    """No JSON, no lists, ranks with a hole, cut-off Parquet, ids that are no UTF-8, pickles."""
+    """No JSON, no lists, ranks with a hole, cut-off Parquet, ids or metadata that are no UTF-8, dates, pickles."""
     (place / "a.i2t.json").write_text("{")
     (place / "b.i2t.json").write_text(json.dumps({10: 1}))
     (place / "c.i2t.json").write_text(json.dumps({10: [1.5]}))
@@ -277,6 +277,10 @@ def test_broken_ranking_files_are_named(place):
     (place / "e.i2t.parquet").write_bytes((place / "d.i2t.parquet").read_bytes()[:-9])
     spoilt = table.set_column(0, "query_id", pa.array([b"\xff", b"1"]).view(pa.string()))
     pq.write_table(spoilt, place / "g.i2t.parquet")
+    told = table.set_column(1, "rank", pa.array([1, 2])).replace_schema_metadata({b"dataset_sha256": b"\xff"})
+    pq.write_table(told, place / "h.i2t.parquet")
+    dated = table.set_column(0, "query_id", pa.array([10**18] * 2, pa.timestamp("us")))
+    pq.write_table(dated, place / "i.i2t.parquet")
     np.save(place / "f.npy", np.array([{}], dtype=object), allow_pickle=True)
     (place / "f.npy").rename(place / "f.i2t.npz")
     named = {
@@ -286,7 +290,9 @@ def test_broken_ranking_files_are_named(place):
         "d.i2t.parquet": "ranks of query 10",
         "e.i2t.parquet": "not readable as rankings in Parquet",
         "f.i2t.npz": "'f.i2t.npz'",
-        "g.i2t.parquet": "not readable as rankings in Parquet",
+        **dict.fromkeys(
+            ("g.i2t.parquet", "h.i2t.parquet", "i.i2t.parquet"), "not readable as rankings in Parquet"
+        ),
     }
     for name, words in named.items():
         assert words in against_release("--rankings", name, "--direction", "i2t"), name

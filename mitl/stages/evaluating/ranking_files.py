@@ -240,9 +240,10 @@ def _from_parquet(path: Path) -> dict[Direction, RankingTable]:
         )
         ids = queries.dictionary.to_pylist(), items.dictionary.to_pylist()
         ranks = table["rank"].cast(pa.int64()).to_numpy()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        dataset = said.get(DATASET_KEY, b"").decode()
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise MetricError(f"{str(path)!r} is not readable as rankings in Parquet: {reason}") from error
     places = queries.indices.to_numpy(), items.indices.to_numpy()
     rankings = from_rows(path, direction, (places[0], ids[0]), ranks, (places[1], ids[1]))
-    return {direction: replace(rankings, dataset_sha256=said.get(DATASET_KEY, b"").decode())}
+    return {direction: replace(rankings, dataset_sha256=dataset)}
