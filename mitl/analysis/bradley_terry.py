@@ -51,10 +51,6 @@ class Strengths:
     tie: float
     """Davidson's ν: how likely ties are; 0 where ties count as half wins."""
 
-    def probability(self, one: int, other: int) -> float:
-        """The chance that ``one`` is preferred to ``other`` by who prefers either."""
-        return float(self.scores[one] / (self.scores[one] + self.scores[other]))
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

@@ -98,12 +98,6 @@ class Bias:
         """(A,) the scores under the positives of all annotators."""
         return self.subsets[-1].scores
 
-    @property
-    def alone(self) -> Matrix:
-        """(A, A) row: the scored annotator, column: the only one whose positives count (Table E.1)."""
-        single = [subset.scores for subset in self.subsets if len(subset.used) == 1]
-        return tuple(zip(*single, strict=True))
-
 
 @dataclass(frozen=True, slots=True)
 class Correlations:

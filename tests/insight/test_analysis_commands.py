@@ -470,6 +470,7 @@ def test_one_annotator_only(judged):
 
     assert "takes two annotators" in counts["left_out"]["diversity"]
     assert "takes two annotators" in counts["left_out"]["bias"]
+    assert "several annotators found, but there is 1" in counts["left_out"]["completeness"]
     assert set(counts["analyses"]["label-order"]) == {NEAR}
     assert set(counts["analyses"]["answers"]["i2t"]) == {NEAR}
 
@@ -512,7 +513,10 @@ def test_the_report_gets_the_same_numbers(judged, found):
         dict(zip(ANNOTATORS, analysis.bias[0].together, strict=True))
         == (found["analyses"]["bias"]["i2t"][R_AT_1]["scores"][f"{NEAR}+{FAR}"])
     )
-    assert analysis.bias[0].alone[0][0] == found["analyses"]["bias"]["i2t"][R_AT_1]["scores"][NEAR][NEAR]
+    assert (
+        analysis.bias[0].subsets[0].scores[0]
+        == found["analyses"]["bias"]["i2t"][R_AT_1]["scores"][NEAR][NEAR]
+    )
 
 
 def test_a_new_project_says_what_to_do_and_the_report_has_nothing(tmp_path):

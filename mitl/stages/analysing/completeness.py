@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -53,13 +53,14 @@ def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
             NO_JUDGEMENTS if project.answers.empty else "people have not called any pair a match"
         )
     rows, why = [], "no annotator has proposed a pair; run `mitl propose`"
+    of_chosen = project.proposals[project.proposals["annotator"].isin(of.names)]
     for way, direction in enumerate(Direction):
-        proposed = project.proposals[project.proposals["direction"] == way]
+        proposed = of_chosen[of_chosen["direction"] == way]
         if proposed.empty:
             continue
         of_annotator = [
-            query_and_item(of["pair"].to_numpy(), direction)[0]
-            for _, of in proposed.groupby("annotator", observed=True)
+            query_and_item(pairs, direction)[0]
+            for pairs in proposed.groupby("annotator", observed=True)["pair"].apply(np.asarray)
         ]
         queries = reduce(np.intersect1d, of_annotator)
         # Each pair stands once for each annotator of the direction.
@@ -84,6 +85,7 @@ def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
     return tuple(rows)
 
 
+_whole = partial(number, digits=0)
 _COLUMNS: tuple[Column[Incidence], ...] = (
     Column("direction", lambda row: row.direction.value),
     Column("annotators", lambda row: row.annotators),
@@ -91,12 +93,10 @@ _COLUMNS: tuple[Column[Incidence], ...] = (
     Column("found", lambda row: row.bound.found),
     Column("by_one", lambda row: row.bound.once, "by one"),
     Column("by_two", lambda row: row.bound.twice, "by two"),
-    Column("at_least", lambda row: row.bound.total, "all, at least", lambda value: number(value, 0)),
-    Column(
-        "standard_error", lambda row: row.bound.standard_error, "± (s.e.)", lambda value: number(value, 0)
-    ),
-    Column("low", lambda row: row.bound.low, "low", lambda value: number(value, 0)),
-    Column("high", lambda row: row.bound.high, "high", lambda value: number(value, 0)),
+    Column("at_least", lambda row: row.bound.total, "all, at least", _whole),
+    Column("standard_error", lambda row: row.bound.standard_error, "± (s.e.)", _whole),
+    Column("low", lambda row: row.bound.low, shown=_whole),
+    Column("high", lambda row: row.bound.high, shown=_whole),
     Column("recall_at_most", lambda row: row.bound.at_most, "recall at most", percent_at_most),
     Column("originals_missed", lambda row: row.known_missed, "originals missed"),
 )

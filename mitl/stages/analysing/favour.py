@@ -222,17 +222,9 @@ def _kept(
 def _values(lists: Lists, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
     """(A, M, Q) of the queries of these positives; places beyond the kept rankings are misses."""
     positives = Positives.from_pairs(pairs[:, 0], pairs[:, 1])
-    return np.array(
-        [
-            [
-                scores.values
-                for scores in score_metrics(
-                    ArrayRankings(lists.query_ids, items), positives, METRICS, short="zero"
-                )
-            ]
-            for items in lists.items
-        ]
-    )
+    rankings = (ArrayRankings(lists.query_ids, items) for items in lists.items)
+    scored = (score_metrics(ranking, positives, METRICS, short="zero") for ranking in rankings)
+    return np.array([[scores.values for scores in by_metric] for by_metric in scored])
 
 
 _COLUMNS: tuple[Column[LeftOut], ...] = (

@@ -124,10 +124,12 @@ def _of_project(of: AnalysisInput) -> pd.DataFrame:
     rows = listed(samples, aggregate(counting(ratings)).scores)
     rows = rows[rows["score"].notna()]
     ids = {"image": project.image_ids, "caption": project.caption_ids}
-    names: dict[str, list[str]] = {"first": [], "second": []}
-    for task, first, second in zip(rows["task"], rows["first"], rows["second"], strict=True):
-        for column, side, item in zip(names, TASKS[task].sides, (first, second), strict=True):
-            names[column].append(ids[side][item])
+    names = {
+        column: [
+            ids[TASKS[task].sides[at]][item] for task, item in zip(rows["task"], rows[column], strict=True)
+        ]
+        for at, column in enumerate(("first", "second"))
+    }
     return frame(
         RATED,
         {
