@@ -179,18 +179,9 @@ def usable_workers(session: Session, environment: Environment) -> dict[Pair, int
 
 def own_answers(session: Session, environment: Environment) -> Ints:
     """The packed pairs that workers of the project's own crowd judged usably where they were asked, once for each."""
-    query = (
-        query_submissions(environment, PairRow.left_id, PairRow.right_id, Assignment.worker_id)
-        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
-        .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .join(HitItemRow, AT_PLACE)
-        .where(
-            Batch.source == JudgementSource.CROWD, JudgementRow.usable.is_(True), HitItemRow.role.in_(_ASKED)
-        )
-        .distinct()
-    )
-    left, right, _ = number_columns(session, query, 3)
-    return pack_ids(left, right)
+    query = _usable(environment, _ASKED, func.count(Assignment.worker_id.distinct()))
+    left, right, workers = number_columns(session, query.where(Batch.source == JudgementSource.CROWD), 3)
+    return np.repeat(pack_ids(left, right), workers)
 
 
 def answered_again(session: Session, environment: Environment, round_id: int) -> dict[Pair, tuple[int, int]]:
