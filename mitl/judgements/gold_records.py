@@ -251,20 +251,9 @@ def check_assignment(
     return GoldCheck(**ordered)
 
 
-def decide(check: GoldCheck, record: GoldRecord | None = None, *, excluded: bool = False) -> GoldVerdict:
-    """Pass the assignment, or queue it for a person with every reason.
-
-    Queued where a control failed, where a role has no answered control (skipped, image failed, or none on
-    the page), where the worker's gold record is bad, and where the worker is excluded.
-
-    Args:
-        record: the worker's record; None applies the page's own controls alone.
-    """
-    return verdict(gold_findings(check), record, excluded=excluded)
-
-
 def gold_findings(check: GoldCheck) -> list[Finding]:
-    """Why a page does not pass by its own controls."""
+    """Why a page does not pass by its own controls: one failed, or a role has no answered one (skipped, image failed,
+    or none on the page)."""
     findings = [
         Finding(_FAILED[gold.role], f"image {gold.pair.image_id}, caption {gold.pair.caption_id}")
         for gold in check.failed
@@ -275,8 +264,15 @@ def gold_findings(check: GoldCheck) -> list[Finding]:
     return findings
 
 
-def verdict(findings: Iterable[Finding], record: GoldRecord | None, *, excluded: bool) -> GoldVerdict:
-    """Pass where nothing was found, the worker's record is not bad and the worker is not excluded; else queue."""
+def verdict(
+    findings: Iterable[Finding], record: GoldRecord | None = None, *, excluded: bool = False
+) -> GoldVerdict:
+    """Pass where nothing was found, the worker's record is not bad and the worker is not excluded; else queue for a
+    person with every reason.
+
+    Args:
+        record: the worker's record; None applies the page's own controls alone.
+    """
     reasons = [*findings]
     if record is not None and record.is_bad:
         reasons.append(Finding(BAD_RECORD, record.text))

@@ -15,7 +15,14 @@ from record_kit import GoldAnswer, gold_records, withdrawn_golds
 from mitl.core.arrays import pack_pairs
 from mitl.crowd.populations import CHARACTERS, PlayedHit, answer_hit
 from mitl.datasets.scenes.world import generate, truth_matrix
-from mitl.judgements.gold_records import GoldCheck, GoldRecord, check_assignment, decide, is_usable
+from mitl.judgements.gold_records import (
+    GoldCheck,
+    GoldRecord,
+    check_assignment,
+    gold_findings,
+    is_usable,
+    verdict,
+)
 from mitl.proposals.sampling import gold_negatives, gold_positives
 from mitl.records import Decision, Finding, GoldControl, Judgement, Label, Outcome, Pair, PairRole
 from mitl.records.questions import GoldRule
@@ -26,6 +33,10 @@ RULE = GoldRule()
 
 def gold(number, role=POSITIVE):
     return GoldControl(Pair(number, number), role)
+
+
+def decide(check, record=None, *, excluded=False):
+    return verdict(gold_findings(check), record, excluded=excluded)
 
 
 def on_page(role, label, number=1):

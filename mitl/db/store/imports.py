@@ -13,7 +13,7 @@ from mitl.db.base import columns, values
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
 from mitl.db.store.hits import add_items
 from mitl.db.store.parses import RawSubmission
-from mitl.db.store.statements import add_rows, change_among, query_submissions, rows_among
+from mitl.db.store.statements import add_rows, change_among, query_hits, query_submissions, rows_among
 from mitl.records import Environment, HitItem, HitState, JudgementSource, Pair, PairRole
 
 
@@ -141,15 +141,10 @@ def set_items(session: Session, items: Mapping[int, Sequence[tuple[Pair, PairRol
     )
 
 
-def past_batches(session: Session, environment: Environment) -> list[int]:
-    """The batches of an environment that hold past work, oldest first."""
-    query = select(Batch.id).where(Batch.environment == environment, Batch.source == JudgementSource.IMPORT)
-    return list(session.scalars(query.order_by(Batch.id)))
-
-
-def hits_of(session: Session, batch_id: int) -> list[int]:
-    """The HITs of a batch."""
-    return list(session.scalars(select(Hit.id).where(Hit.batch_id == batch_id).order_by(Hit.id)))
+def all_past_hits(session: Session, environment: Environment) -> list[int]:
+    """The HITs of an environment's past work, oldest batch first."""
+    query = query_hits(environment, Hit.id).where(Batch.source == JudgementSource.IMPORT)
+    return list(session.scalars(query.order_by(Hit.batch_id, Hit.id)))
 
 
 def documents(session: Session, hit_ids: Sequence[int]) -> list[RawSubmission]:
@@ -157,8 +152,3 @@ def documents(session: Session, hit_ids: Sequence[int]) -> list[RawSubmission]:
     query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
     stored = [RawSubmission(*row) for row in rows_among(session, query, Assignment.hit_id, hit_ids)]
     return sorted(stored, key=lambda document: document.id)
-
-
-def batch_of(session: Session, hit_id: int) -> int:
-    """The batch of a HIT."""
-    return session.execute(select(Hit.batch_id).where(Hit.id == hit_id)).scalar_one()

@@ -215,12 +215,11 @@ def derive(
 
 def rederive(session: Session, environment: Environment, progress: Progress) -> int:
     """Read the kept rows of all past work of an environment again; returns how many submissions."""
-    batches = import_store.past_batches(session, environment)
-    if not batches:
+    hits = import_store.all_past_hits(session, environment)
+    if not hits:
         return 0
     readings = {sha: reading_of(row) for sha, row in import_store.imports(session).items()}
     items = project_items(session, item_store.dataset(session))
-    hits = [hit for batch in batches for hit in import_store.hits_of(session, batch)]
     count = 0
     with progress("past work", len(hits)) as advance:
         for window in chunks(hits, _WINDOW):

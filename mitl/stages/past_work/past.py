@@ -233,7 +233,7 @@ def _batch(context: Context, about: PastBatch, new_hits: Sequence[PastHit], know
     """A new batch for new HITs; else the one that holds the HITs already."""
     session = context.session
     if not new_hits:
-        return import_store.batch_of(session, next(iter(known.values())))
+        return hit_store.hits_of(session, [next(iter(known.values()))])[0].batch_id
     now = context.now()
     return hit_store.add_batch(
         session,

@@ -28,7 +28,7 @@ from mitl.db.store import judgements as judgement_store
 from mitl.judgements.aggregators import Aggregator, aggregate
 from mitl.judgements.answer_table import POSITIVE_LABELS, UNKNOWN, AnswerTable
 from mitl.judgements.calibration import Fit, calibration, cross_fit
-from mitl.judgements.gold_records import check_assignment, decide, is_usable
+from mitl.judgements.gold_records import check_assignment, gold_findings, is_usable, verdict
 from mitl.positives.merging import Merged
 from mitl.positives.pair_answers import judgement_frame, pair_answers, table_with_controls
 from mitl.records import Direction, Judgement, Pair, PairRole
@@ -166,7 +166,7 @@ def _by_hit_rule(project: ProjectSnapshot) -> list[Judgement]:
     for submission in project.submissions:
         records = pages[submission.id]
         check = check_assignment(records, project.settings.gold_rule, project.golds.withdrawn)
-        decision = decide(check).decision
+        decision = verdict(gold_findings(check)).decision
         for record in records:
             if record.role.is_asked and is_usable(record, decision):
                 earliest.setdefault(record.pair, replace(record, usable=True))
