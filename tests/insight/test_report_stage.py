@@ -25,7 +25,7 @@ from report_kit import drawn_once  # noqa: F401 - pytest finds it here
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.analysis.report.inputs import DisputeKind, Found, Frame
-from mitl.analysis.report.machine_plots import bias_svg
+from mitl.analysis.report.machine_plots import bias_svg, ranks
 from mitl.analysis.report.render import render_report
 from mitl.core.arrays import unpack_pairs
 from mitl.core.pricing import format_dollars
@@ -356,6 +356,19 @@ def test_scores_are_read_with_and_without_intervals(tmp_path, form):
     assert score.taught_by == 54
     assert other.positives == "official-eccv"
     assert (score.low, score.high) == ((None, None) if form == "plain" else (0.2, 0.31))
+
+
+def test_means_of_the_same_numbers_share_a_rank(tmp_path):
+    """Summed in another order they differ by the last bit, and no annotator ranks better for that."""
+    settings = project_settings_of(tmp_path)
+    mean, other = (0.1 + 0.2) + 0.3, 0.1 + (0.2 + 0.3)
+    by_name = {name: {"i2t": {"mAP@R": value}} for name, value in (("near", mean), ("far", other))}
+    path = settings.runs / SCORES_FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"original": by_name, "release": by_name}))
+
+    assert mean != other
+    assert set(ranks(evaluation(settings), Direction.I2T).values()) == {(1, 1)}
 
 
 def project_settings_of(folder: Path):

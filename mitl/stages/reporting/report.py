@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar
 
+import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report.inputs import AnalysisSection, EvaluationScore, FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.core.arrays import contains, distinct
+from mitl.core.statistics import ranked_alike
 from mitl.core.whole_files import put_file, refuse_within
 from mitl.crowd.context import Context
 from mitl.db.session import open_database
@@ -389,7 +391,7 @@ def evaluation(
 ) -> tuple[EvaluationScore, ...]:
     """The latest scores of `mitl evaluate` by set of positives, annotator, direction and metric; empty without any.
 
-    Before and after come first, then the other sets as the file has them.
+    Before and after come first, then the other sets as the file has them. Means of the same numbers tie.
 
     Args:
         order: the annotators' order; others follow as the file has them.
@@ -407,7 +409,9 @@ def evaluation(
         of_set, of_name = sets.index(score.positives), names.index(score.annotator)
         return of_set, of_name, ways.index(score.direction), USUAL.index(score.metric)
 
-    return tuple(sorted((score for score in kept if score.metric in USUAL), key=place))
+    usual = [score for score in kept if score.metric in USUAL]
+    values = ranked_alike(np.array([score.value for score in usual])).tolist()
+    return tuple(sorted(map(lambda score, value: replace(score, value=value), usual, values), key=place))
 
 
 def headline(data: ReportInput) -> Headline:
