@@ -227,9 +227,9 @@ def test_an_annotator_that_learnt_nothing_proposes_under_its_own_name(tmp_path, 
     _answered_with_a_mini(tmp_path, monkeypatch)
     trains, learnt = training._Work._train, []
 
-    def no_better(work, learner, name, base, path):
+    def no_better(work, learner, name, base, path, teachers):
         learnt.append(name)
-        return {**trains(work, learner, name, base, path), "best_step": 0}
+        return {**trains(work, learner, name, base, path, teachers), "best_step": 0}
 
     monkeypatch.setattr(training._Work, "_train", no_better)
     with monkeypatch.context() as patched:

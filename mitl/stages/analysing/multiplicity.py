@@ -11,6 +11,7 @@ from mitl.analysis.report.inputs import Multiplicity
 from mitl.analysis.report.plots import multiplicity_svg
 from mitl.analysis.uncertainty import CountSpread, spread
 from mitl.core.arrays import contains, distinct, pack_each
+from mitl.core.formats import times
 from mitl.errors import MetricError
 from mitl.positives.merging import listed_queries
 from mitl.records import Direction, Table
@@ -77,20 +78,13 @@ class _Row:
     spread: CountSpread
     original: CountSpread
 
-    @property
-    def of_original(self) -> str | None:
-        """How many times the positives of the original annotation."""
-        if not self.original.positives:
-            return None
-        return f"×{self.spread.positives / self.original.positives:.2f}"
-
 
 _COLUMNS: tuple[Column[_Row], ...] = (
     Column("direction", lambda row: row.direction.value),
     Column("set", lambda row: row.set),
     Column("queries", lambda row: row.spread.queries),
     Column("positives", lambda row: row.spread.positives),
-    Column("of original", lambda row: row.of_original),
+    Column("of original", lambda row: times(row.spread.positives, row.original.positives)),
     Column("mean", lambda row: row.spread.mean, shown="{:.2f}".format),
     Column("median", lambda row: row.spread.median, shown="{:g}".format),
     Column("most", lambda row: row.spread.most),

@@ -57,11 +57,10 @@ def rounds_section(context: Context, project: ProjectSnapshot) -> AnalysisSectio
     if not rows:
         return None
     rounds = [figures_of(context, row) for row in rows]
-    names = list(dict.fromkeys(name for numbers in rounds for name in numbers["proposed_by"]))
-    place = {row.name: at for at, row in enumerate(project.annotators)}  # without those withdrawn
     shares = tuple(
-        (name, *(points(_percent(numbers["proposed_by"].get(name))) for numbers in rounds))
-        for name in sorted(names, key=lambda name: (place.get(name, len(place)), name))
+        (row.name, *(points(_percent(numbers["proposed_by"].get(row.name))) for numbers in rounds))
+        for row in project.annotators
+        if any(row.name in numbers["proposed_by"] for numbers in rounds)
     )
     who = Table(
         "Of a round's matches, the percentage that an annotator has proposed by now, whoever did first; who ranked a "

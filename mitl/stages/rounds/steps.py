@@ -85,20 +85,18 @@ def _train(turn: Turn) -> Done:
     return Done(line + untrained, {"trained": trained, "left_out": left_out})
 
 
-def _proposers(turn: Turn) -> list[str]:
-    """The annotators of a round, those that learnt in it under their new names."""
-    with open_context(turn.settings, turn.environment, read_only=True) as context:
-        step = round_store.steps(context.session, turn.row.id).get(RoundStep.TRAIN)
-    learnt = {} if step is None else step.result.get("trained", {})
-    return [learnt.get(name, name) for name in turn.wish.annotators or turn.settings.annotators]
-
-
 def _propose(turn: Turn) -> Done:
-    """With the queries of earlier runs, else as the settings have it; who has ranked before does not rank again."""
-    settings, names = turn.settings, _proposers(turn)
+    """With the queries of earlier runs, else as the settings have it; who has ranked before does not rank again.
+
+    Annotators that learnt in this round propose under their new names.
+    """
+    settings = turn.settings
     with open_context(settings, turn.environment, read_only=True) as context:
         runs = proposal_store.runs(context.session)
         ranked = annotator_names(context, runs)
+        step = round_store.steps(context.session, turn.row.id).get(RoundStep.TRAIN)
+        learnt = {} if step is None else step.result.get("trained", {})
+        names = [learnt.get(name, name) for name in turn.wish.annotators or settings.annotators]
         names = names or ranked  # mitl.toml names nobody: those that `mitl propose` was told
         fresh = [name for name in names if name not in ranked]
         if runs and not fresh:
