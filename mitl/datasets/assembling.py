@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
+from tokenize import TokenError
 from typing import TypeVar
 
 from mitl.datasets.files import read_json, readable
@@ -110,9 +111,10 @@ def read_ids(path: Path, known: Container[str] = ()) -> list[str]:
         import numpy as np
 
         try:
-            with readable(path, WHAT):
-                values: list[object] = np.load(path, allow_pickle=False).reshape(-1).tolist()
-        except (ValueError, EOFError) as error:
+            with readable(path, WHAT), path.open("rb") as stream:
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+            values: list[object] = array.reshape(-1).tolist()
+        except (ValueError, EOFError, SyntaxError, TokenError, MemoryError) as error:
             raise DatasetError(
                 f"{str(path)!r} is not a NumPy array ({error}); it should hold {WHAT}"
             ) from error

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.assembling import assemble, by_id, read_ids
-from mitl.datasets.files import caption_text, file_text, read_entries, read_json, read_rows
+from mitl.datasets.files import caption_text, cell_id, file_text, read_entries, read_json, read_rows
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, RetrievalSet
@@ -134,7 +134,7 @@ def _official_caption(entry: Mapping[str, object]) -> Caption:
 
 
 def _picture(entry: Mapping[str, object]) -> Picture:
-    file_name, url = str(entry["file_name"]), entry.get("coco_url")
+    file_name, url = cell_id(entry["file_name"], "file_name", "it"), entry.get("coco_url")
     match = _FILE_NAME.fullmatch(file_name)
     folder = match[1] if match else str(url).split("/")[-2] if url and str(url).count("/") > 3 else None
     width, height = entry.get("width"), entry.get("height")
@@ -306,7 +306,7 @@ def _image(entry: dict[str, Any]) -> SplitImage:
     )
     cocoid = entry.get("cocoid")
     return SplitImage(
-        file_name=str(entry["filename"]),
+        file_name=cell_id(entry["filename"], "filename", "it"),
         folder=None if entry.get("filepath") is None else str(entry["filepath"]),
         split=str(entry["split"]),
         cocoid=None if cocoid is None else int(coco_id(cocoid)),

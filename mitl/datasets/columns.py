@@ -71,7 +71,7 @@ _SAYS_IMAGE = re.compile("im(a)?g|photo|picture")
 _LEFT_IDS = {"image_id": None, "sound_id": SOUNDS, "video_id": VIDEOS}
 _FEATURES = {"Audio": SOUNDS, "Video": VIDEOS}
 """Kinds of columns, as files of the ``datasets`` library call them."""
-_NUMBERED = re.compile(r"(.*?)[\s_.-]*(\d+)")
+_NUMBERED = re.compile(r"(.*?)[\s_.-]*(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,12 @@ def _cirr_gallery(path: Path) -> dict[str, Picture]:
     names = read_json(path, "the file of each image by its name")
     if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
         raise DatasetError(f"{str(path)!r} holds no JSON object of image names and files; fetch it again")
-    return {name: Picture(name, file_name=file.removeprefix("./")) for name, file in names.items()}
+    return {
+        name: Picture(
+            name, file_name=cell_id(file, "file", f"image {name!r} of {str(path)!r}").removeprefix("./")
+        )
+        for name, file in names.items()
+    }
 
 
 def _circo_gallery(queries: list[_Query], images: Path | None) -> tuple[dict[str, Picture], str]:

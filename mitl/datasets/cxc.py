@@ -32,7 +32,7 @@ Ids = NDArray[Any]
 METHOD = "sampling_method"
 POSITIVE_FROM = 3.0
 """From this score on CxC counts a pair as a match (Parekh et al., Crisscrossed Captions, figure 4)."""
-_CAPTION = (re.compile(r"COCO_\w+:sentid:([0-9]+)"), "captions as 'COCO_val2014:sentid:<id>'")
+_CAPTION = (re.compile(r"COCO_\w+:sentid:([0-9]{1,18})"), "captions as 'COCO_val2014:sentid:<id>'")
 _IMAGE = (re.compile(r"COCO_\w+_([0-9]{12})\.\w+"), "images as 'COCO_val2014_<12 digits>.jpg'")
 _FORMS = {"caption": _CAPTION, "image": _IMAGE}
 _SCORE = "agg_score"

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from mitl.datasets.columns import NAMES
-from mitl.datasets.files import Row, read_rows
+from mitl.datasets.files import Row, cell_id, read_rows, text_of
 from mitl.errors import DatasetError
 from mitl.records import Exclusion, ExclusionKind, RetrievalSet
 
@@ -83,29 +83,30 @@ def resolve(exclusions: Iterable[Exclusion], data: RetrievalSet, *, strict: bool
 
 
 def _entry(row: Row, number: int, path: Path) -> Exclusion:
-    cells = {column: str(row[column]).strip() for column in row if row[column] is not None}
+    where = f"row {number} of {str(path)!r}"
+    cells = {column: text for column in row if (text := text_of(row[column]))}
     try:
         kind = ExclusionKind(cells.get("kind", ""))
     except ValueError as error:
         kinds = ", ".join(ExclusionKind)
-        raise DatasetError(
-            f"row {number} of {str(path)!r} has the kind {cells.get('kind', '')!r}; known: {kinds}"
-        ) from error
+        raise DatasetError(f"{where} has the kind {cells.get('kind', '')!r}; known: {kinds}") from error
     for column in NEEDS[kind]:
         if not cells.get(column):
-            raise DatasetError(
-                f"row {number} of {str(path)!r} is of the kind {kind.value!r}, but has no {column}"
-            )
+            raise DatasetError(f"{where} is of the kind {kind.value!r}, but has no {column}")
     other = next((column for column in OTHERWISE if cells.get(column)), None)
     if other is not None and kind is ExclusionKind.PAIR and not cells.get("image_id"):
         raise DatasetError(
-            f"row {number} of {str(path)!r} names an image as its {other}; call the column image_id, or take it out "
+            f"{where} names an image as its {other}; call the column image_id, or take it out "
             "where the caption's own image is meant"
         )
+    image, caption = (
+        cell_id(row[column], column, where) if column in cells else None
+        for column in ("image_id", "caption_id")
+    )
     return Exclusion(
         kind,
-        None if kind is ExclusionKind.CAPTION else cells.get("image_id") or None,
-        None if kind is ExclusionKind.IMAGE else cells.get("caption_id") or None,
+        None if kind is ExclusionKind.CAPTION else image,
+        None if kind is ExclusionKind.IMAGE else caption,
         reason=cells.get("reason", ""),
         source=cells.get("source") or path.name,
     )

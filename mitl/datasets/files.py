@@ -42,7 +42,7 @@ def read_json(path: Path, what: str) -> Any:
             content = path.read_bytes()
             content = gzip.decompress(content) if path.suffix == ".gz" else content
         return json.loads(content, object_pairs_hook=once_each)
-    except (ValueError, EOFError, zlib.error) as error:
+    except (ValueError, EOFError, zlib.error, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is not valid JSON ({error}); it should hold {what}") from error
 
 
@@ -59,7 +59,7 @@ def read_entries(value: Any, key: str, read: Callable[[Any], T], path: Path, wha
     try:
         for entry in listed:
             made.append(read(entry))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, DatasetError) as error:
         entry = listed[len(made)]
         named = f" (id {entry['id']!r})" if isinstance(entry, dict) and "id" in entry else ""
         fault = f"lacks {error}" if isinstance(error, KeyError) else f"is malformed: {error}"
@@ -154,6 +154,7 @@ def _read_parquet(path: Path, what: str, required: Sequence[str], optional: Sequ
 
     with open_parquet(path, what) as file:
         schema = file.schema_arrow
+        refuse_doubled(path, schema.names)
         columns = _wanted(path, what, schema.names, required, optional)
         for column in columns:
             kind = schema.field(column).type
@@ -162,7 +163,9 @@ def _read_parquet(path: Path, what: str, required: Sequence[str], optional: Sequ
                     f"column {column!r} of {str(path)!r} holds {kind}, but {what} needs one value a cell there; "
                     "give it a row for each value, or leave the column out"
                 )
-        rows: list[Row] = file.read(columns=columns).to_pylist()
+        table = file.read(columns=columns)
+        table.validate(full=True)  # of texts that are none, to_pylist may end the program
+        rows: list[Row] = table.to_pylist()
     return rows
 
 
@@ -173,11 +176,27 @@ def open_parquet(path: Path, what: str) -> Iterator[ParquetFile]:
     import pyarrow.parquet as pq
 
     try:
-        with readable(path, what), path.open("rb") as stream:
+        with readable(path, what), whole(path), path.open("rb") as stream:
             yield pq.ParquetFile(stream)
     except pa.ArrowException as error:
         first = str(error).splitlines()[0]
         raise DatasetError(f"{str(path)!r} is not a Parquet file ({first}); it should hold {what}") from error
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """Turn what spoiled bytes lead pyarrow to, beside its own errors, into a DatasetError."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException:
+        raise
+    except (
+        *(ValueError, AttributeError, KeyError, OverflowError, NotImplementedError, RecursionError),
+    ) as error:
+        told = str(error).partition("\n")[0]
+        raise DatasetError(f"{str(path)!r} is spoiled ({told}); fetch or save it again") from error
 
 
 def _wanted(

@@ -13,16 +13,18 @@ import json
 import os
 import re
 import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from lzma import LZMAError
 from pathlib import Path
 from typing import Any
 
 from mitl.datasets.columns import Holds, TableColumn
-from mitl.datasets.files import Row, is_parquet, read_json, readable
+from mitl.datasets.files import Row, is_parquet, once_each, read_json, readable
 from mitl.datasets.images import kind_of_name
 from mitl.datasets.row_sources import RowSource, arrow_source, json_source, parquet_source, text_source
 from mitl.errors import DatasetError, UsageError
@@ -249,6 +251,7 @@ _SAMPLES = "samples in WebDataset's layout"
 _META = re.compile(r"__[^/]*__(/|$)")
 """Says something of the shard itself, as ``__meta__/info.json``."""
 _END = bytes(512)
+_AT_ONCE = 1 << 20
 _MOST_TEXT, _MOST_MEDIA = 10_000_000, 1_000_000_000
 """Bytes of one file of a sample. Each is read whole, and few bytes of an archive can stand for many."""
 
@@ -332,7 +335,7 @@ def _opened(path: Path) -> Iterator[Iterator[tuple[tarfile.TarInfo, Callable[[],
         try:
             with tarfile.open(path) as tar:
                 yield _members(tar, path)
-        except (tarfile.ReadError, EOFError) as error:
+        except (tarfile.ReadError, EOFError, zlib.error, LZMAError) as error:
             told = str(error).splitlines()[0].rstrip(":")
             what = "ends early" if isinstance(error, EOFError) or "end of data" in told else "is no tar file"
             raise DatasetError(f"shard {str(path)!r} {what} ({told}); fetch it again") from error
@@ -349,6 +352,8 @@ def _members(tar: tarfile.TarFile, path: Path) -> Iterator[tuple[tarfile.TarInfo
     tar.fileobj.seek(tar.offset)
     if tar.fileobj.read(len(_END)) != _END:
         raise DatasetError(f"shard {str(path)!r} ends early, after {last!r}; fetch it again")
+    while tar.fileobj.read(_AT_ONCE):
+        pass  # a packed shard is checked against its sum at its very end
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -359,7 +364,7 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 def _decoded(content: bytes, name: str, path: Path) -> str:
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DatasetError(
             f"{name!r} in shard {str(path)!r} is not in UTF-8 ({error}); write it as UTF-8"
@@ -368,8 +373,8 @@ def _decoded(content: bytes, name: str, path: Path) -> str:
 
 def _json_fields(text: str, name: str, path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except ValueError as error:
+        value = json.loads(text, object_pairs_hook=once_each)
+    except (ValueError, RecursionError) as error:
         raise DatasetError(
             f"{name!r} in shard {str(path)!r} is not valid JSON ({error}); write it again"
         ) from error

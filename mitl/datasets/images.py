@@ -133,7 +133,8 @@ class ImageFolder:
         for name in dict.fromkeys(names):
             path = self.folder / name
             for place in map(Path, (os.path.realpath(path), os.path.normpath(path))):
-                if place.is_relative_to(self.folder) and place.is_file():
+                # Path.is_file raises for a name that is longer than file systems allow.
+                if place.is_relative_to(self.folder) and os.path.isfile(place):  # noqa: PTH113
                     return str(place)
         return None
 

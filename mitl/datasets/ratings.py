@@ -5,6 +5,7 @@ A folder holds ``sts_<split>.csv``, ``sis_<split>.csv`` and ``sits_<split>.csv``
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -118,6 +119,10 @@ def read_raw_deviations(folder: Path, task: Likeness, scored: pd.DataFrame) -> n
     within = task.sides[0] == task.sides[1]
     by_pair: dict[tuple[str, str], list[float]] = {}
     for first, second, row in zip(*ids, ratings, strict=True):
+        if not isinstance(row["score"], (int, float)) or not math.isfinite(row["score"]):
+            raise DatasetError(
+                f"{str(path)!r} gives {first!r} and {second!r} the score {row['score']!r}; write scores as numbers"
+            )
         by_pair.setdefault(_pair(first, second, within=within), []).append(float(row["score"]))
     sd = {pair: float(np.std(scores, ddof=1)) for pair, scores in by_pair.items() if len(scores) > 1}
     pairs = zip(scored["first"], scored["second"], strict=True)

@@ -5,7 +5,6 @@ A structure's fields are columns of their own, ``outer.inner``; a list of struct
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shlex
@@ -16,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.columns import Holds, TableColumn
-from mitl.datasets.files import Row, once_each, open_parquet, read_csv, read_json, readable, refuse_doubled
+from mitl.datasets.files import (
+    Row,
+    once_each,
+    open_parquet,
+    read_csv,
+    read_json,
+    readable,
+    refuse_doubled,
+    whole,
+)
 from mitl.errors import DatasetError
 
 WHAT = "a table of pairs"
@@ -120,7 +128,12 @@ def arrow_source(paths: Sequence[Path], path: Path) -> RowSource:
     @contextmanager
     def opened(part: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
         try:
-            with readable(part, WHAT), pa.OSFile(str(part)) as stream, pa.ipc.open_stream(stream) as reader:
+            with (
+                readable(part, WHAT),
+                whole(part),
+                pa.OSFile(str(part)) as stream,
+                pa.ipc.open_stream(stream) as reader,
+            ):
                 yield reader.schema, lambda columns: (batch.select(columns) for batch in reader)
         except pa.ArrowException as error:
             told = str(error).splitlines()[0]
@@ -135,7 +148,7 @@ def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], An
     schemas: list[Any] = []
     columns: list[tuple[TableColumn, ...]] = []
     for part in paths:
-        with _whole(part), opened(part) as (schema, _):
+        with opened(part) as (schema, _):
             schemas.append(schema)
             columns.append(tuple(_arrow_columns(schema)))
     # A part in which a column is empty throughout says nothing of what it holds.
@@ -154,16 +167,14 @@ def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], An
             f"{paths[odd].name!r} in {str(path)!r} has other columns than {paths[0].name!r}, or other cells in "
             "them; name one of the files"
         )
-    twice = next((name for name in schemas[0].names if schemas[0].names.count(name) > 1), None)
-    if twice is not None:
-        raise DatasetError(f"{str(path)!r} has two columns called {twice!r}; rename one of them")
+    refuse_doubled(path, schemas[0].names)
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
         outer = list(
             dict.fromkeys(name if name in schemas[0].names else name.partition(".")[0] for name in wanted)
         )
         for part in paths:
-            with _whole(part), opened(part) as (_, batches):
+            with opened(part) as (_, batches):
                 for batch in batches(outer):
                     batch.validate(
                         full=True
@@ -171,16 +182,6 @@ def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], An
                     yield from (_flat(row) for row in batch.to_pylist())
 
     return RowSource(path, path if path.is_dir() else path.parent, columns[0], rows)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[None]:
-    """Turn what spoiled bytes lead pyarrow to into a DatasetError."""
-    try:
-        yield
-    except (ValueError, AttributeError, KeyError, OverflowError, NotImplementedError) as error:
-        told = str(error).partition("\n")[0]
-        raise DatasetError(f"{str(path)!r} is spoiled ({told}); fetch or save it again") from error
 
 
 def _arrow_columns(schema: Any) -> Iterator[TableColumn]:
@@ -326,7 +327,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
                 if line.strip():
                     try:
                         yield number, json.loads(line, object_pairs_hook=once_each)
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         raise DatasetError(
                             f"line {number} of {str(path)!r} is not valid JSON ({error}); write one object a line"
                         ) from error
@@ -352,11 +353,10 @@ def _token_rows(path: Path) -> list[dict[str, str]]:
 
 def _barred(path: Path, notes: list[str]) -> tuple[list[str], list[dict[str, str]]]:
     """Flickr30k's ``results.csv``: bars, no quotes; a row that lacks the last bar is read where it is plain."""
-    lines = list(csv.reader(_text_lines(path), delimiter="|", quoting=csv.QUOTE_NONE))
-    header = [name.strip() for name in lines[0]]
+    lines = ([cell.strip() for cell in line.split("|")] for line in _text_lines(path))
+    header = next(lines)
     rows = []
-    for number, line in enumerate(lines[1:], start=2):
-        cells = [cell.strip() for cell in line]
+    for number, cells in enumerate(lines, start=2):
         if not any(cells):
             continue
         lacks = _LACKS_BAR.fullmatch(cells[-1]) if len(cells) == len(header) - 1 else None

@@ -174,6 +174,11 @@ def test_images_are_found_flat_or_in_their_folder(tmp_path, captions):
             r"has the control character U\+D83D in its text",
         ),
         (lambda v: v["annotations"].clear(), "gives no captions"),
+        (
+            lambda v: v["images"][1].update(file_name="a\0.jpg"),
+            r"entry 2 \(id \d+\) of 'images' .* control character U\+0000 in its file_name",
+        ),
+        (lambda v: v["images"][1].update(file_name=None), "it has no file_name"),
     ],
 )
 def test_inconsistent_official_files_are_refused(tmp_path, change, message):
@@ -221,7 +226,15 @@ def test_files_that_contradict_each_other_are_refused(tmp_path, captions):
         ("ids.txt", b"7\n7\n", "caption id '7' comes twice"),
         ("ids.json", b"{}", "holds no JSON list; write ids as"),
         ("ids.json", b"[1,", "not valid JSON"),
+        ("ids.json", b"[" * 100_000, "not valid JSON"),
         ("ids.npy", b"not numpy", "not a NumPy array"),
+        ("ids.npy", b"PK\x03\x04", "not a NumPy array"),
+        ("ids.npy", b"\x93NUMPY\x01\x00\x02\x00{\n", "not a NumPy array"),
+        (
+            "ids.npy",
+            b"\x93NUMPY\x01\x00\x46\x00{'descr': '<i8', 'fortran_order': False, 'shape': (999999999999999,)}\n",
+            "not a NumPy array",
+        ),
         ("ids.csv", b"1", r"read from \.npy, \.txt or \.json"),
     ],
 )
@@ -232,6 +245,10 @@ def test_bad_lists_of_ids_are_refused(tmp_path, name, content, message):
 
     with pytest.raises(DatasetError, match=message):
         read_caption_ids(path)
+
+
+OF_TWO_BYTES = (b"\0\0\0\0\1\0\0\0\2\0\0\0", b"\xff\xfe")
+"""Offsets and characters of two texts that are none."""
 
 
 def compact(tmp_path, **columns):
@@ -265,6 +282,11 @@ def test_compact_table_is_a_coco_data_set(tmp_path):
         ),
         ({"file_name": [9, None], "text": [" ", "a"]}, "caption '21' in .* has no text"),
         ({"text": ["a\0b", "a"]}, r"caption '21' in .* has the control character U\+0000"),
+        ({"text": pa.array([2**53, 1], pa.int64()).cast(pa.timestamp("ms"))}, "is spoiled .*out of range"),
+        (
+            {"text": pa.Array.from_buffers(pa.string(), 2, [None, *map(pa.py_buffer, OF_TWO_BYTES)])},
+            "Invalid UTF8",
+        ),
     ],
 )
 def test_bad_compact_tables_are_refused(tmp_path, columns, message):
@@ -278,6 +300,10 @@ def test_compact_table_without_a_column_is_refused(tmp_path):
     path = tmp_path / "captions.parquet"
     pq.write_table(pa.table({"caption_id": [1], "text": ["a"]}), path)
     with pytest.raises(DatasetError, match="no column 'image_id'"):
+        read_compact(path)
+
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, ["caption_id", "caption_id"]), path)
+    with pytest.raises(DatasetError, match="two columns called 'caption_id'"):
         read_compact(path)
 
     path.write_bytes(b"PAR?")

@@ -14,6 +14,7 @@ from mitl.datasets.coco import read_compact
 from mitl.datasets.cxc import positives, read_rated_pairs, read_scored, read_sits
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.datasets.official import by_query, coco_test_ids, official_positives
+from mitl.datasets.ratings import read_raw_deviations
 from mitl.errors import DatasetError
 from mitl.records import Caption, Exclusion, ExclusionKind, IdKind, Image, Rating, RetrievalSet
 from mitl.records.similarity import Likeness
@@ -48,6 +49,7 @@ def test_ratings_are_read_under_cocos_ids(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
+        (f"COCO_val2014:sentid:{'1' * 5000},COCO_val2014_000000365325.jpg,2,x", "CxC writes captions as"),
         (
             "732091,COCO_val2014_000000365325.jpg,2,x",
             "row 2 .* names '732091' as its caption; CxC writes captions as",
@@ -213,6 +215,8 @@ def test_own_lists_are_read_and_resolved(tmp_path):
         (["pair,2,,"], "row 1 .* is of the kind 'pair', but has no caption_id"),
         (["image,,10,"], "row 1 .* is of the kind 'image', but has no image_id"),
         (["pair,2,10,", "pair,2,10,again"], "row 2 .* repeats an earlier entry"),
+        (["image,2.0,,"], "row 1 .* has image_id 2.0, a number with a fraction or power"),
+        (["pair,nan,10,"], "row 1 .* has no image_id: 'nan' stands for a missing one"),
     ],
 )
 def test_bad_lists_are_refused(tmp_path, rows, message):
@@ -255,6 +259,19 @@ def test_a_release_of_other_items_is_read_under_their_own_ids(tmp_path):
     assert pairs.first.dtype == np.int64
     texts = read_rated_pairs(sits(tmp_path, "p 1,a,3,x", "p 2,7,3,x"), Likeness.SITS)
     assert texts.first.tolist() == ["a", "7"] and texts.pairs()[1].tolist() == ["p 1", "p 2"]
+
+
+@pytest.mark.parametrize("score", ["four", "nan"])
+def test_single_ratings_that_are_no_numbers_are_refused(tmp_path, score):
+    """Their deviations would be none, or nothing at all."""
+    scores = pa.array([score, "3"]) if score == "four" else pa.array([float(score), 3.0])
+    table = {"task": ["sits"] * 2, "first": ["9"] * 2, "second": ["21"] * 2, "score": scores}
+    pq.write_table(pa.table(table), tmp_path / "ratings.parquet")
+    scored = read_scored(sits(tmp_path, "21,9,3,x"), Likeness.SITS)
+    with pytest.raises(
+        DatasetError, match=f"gives '9' and '21' the score .*{score}.*; write scores as numbers"
+    ):
+        read_raw_deviations(tmp_path, Likeness.SITS, scored)
 
 
 def test_a_row_that_names_nothing_is_refused(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import tarfile
 import warnings
 from pathlib import Path
@@ -363,6 +364,33 @@ def test_a_shard_that_ends_anywhere_early_is_one_line(tmp_path_factory, cut):
     assert not (folder / "project").exists()
 
 
+@pytest.mark.parametrize("packed", ["gz", "xz", "bz2"])
+def test_a_spoiled_shard_that_is_packed_is_one_line(tmp_path, packed):
+    """Whatever the unpacking says of it."""
+    with tarfile.open(tmp_path / f"s.tar.{packed}", f"w:{packed}") as tar:
+        for key in range(40):
+            member = tarfile.TarInfo(f"{key}.txt")
+            member.size = 2000
+            tar.addfile(member, io.BytesIO(random.Random(key).randbytes(1000).hex().encode()))
+    content = (tmp_path / f"s.tar.{packed}").read_bytes()
+    for at in range(len(content) // 8, len(content), len(content) // 8):
+        (tmp_path / f"s.tar.{packed}").write_bytes(content[:at] + b"spoiled" + content[at + 7 :])
+        with pytest.raises(DatasetError) as caught:
+            read(tmp_path / f"s.tar.{packed}", tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_text_of_a_sample_begins_behind_the_mark_of_its_encoding(tmp_path):
+    """Windows writes one, which nobody sees."""
+    with tarfile.open(tmp_path / "s.tar", "w") as tar:
+        for name, content in (("0.jpg", RED), ("0.txt", "\ufeffred".encode())):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+    assert texts(read(tmp_path / "s.tar", tmp_path)[0]) == [("0", "red")]
+
+
 def test_samples_that_cannot_be_meant_are_refused(tmp_path):
     """Two pictures, the same key again, a text that is no UTF-8, JSON that is none."""
     with tarfile.open(tmp_path / "two.tar", "w") as tar:
@@ -373,7 +401,7 @@ def test_samples_that_cannot_be_meant_are_refused(tmp_path):
     again = shard(tmp_path / "again.tar", [*SAMPLES, ("a/0", GREEN, "green")])
     with pytest.raises(DatasetError, match="gives image 'a/0' another picture than before"):
         read(again, tmp_path)
-    for field, content in (("txt", b"\xff\xfe"), ("json", b"{")):
+    for field, content in (("txt", b"\xff\xfe"), ("json", b"{"), ("json", b'{"a": 1, "a": 2}')):
         with tarfile.open(tmp_path / "bad.tar", "w") as tar:
             member = tarfile.TarInfo(f"0.{field}")
             member.size = len(content)

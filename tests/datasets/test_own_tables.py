@@ -117,6 +117,8 @@ def test_numbered_captions_are_those_of_one_image(tmp_path):
 
     assert [text for _, _, text in captions] == ["one", "two", "ten", "y"]
     assert told[0].endswith("caption = columns `caption_1` … `caption_10`")
+    longer = written(tmp_path, f"image,caption_1,caption_{'1' * 5000}\na,x,y\n")
+    assert [text for _, _, text in read(longer)[1]] == ["x"]  # what is too long to be a number is none
 
 
 def test_nested_sentences_are_captions_with_their_ids(tmp_path):
@@ -205,6 +207,14 @@ def test_a_row_that_lacks_a_bar_is_read_and_told(tmp_path):
     assert "line 3" in told[1] and "lacks a bar; read as 4 | A dog ." in told[1]
 
 
+def test_a_file_name_that_no_disk_would_take_is_of_no_file(tmp_path):
+    """Such names come from other systems, and are files that are missing."""
+    (tmp_path / "a.jpg").write_bytes(b"x")
+    path = written(tmp_path, f"image,caption\na.jpg,x\n{'b' * 300}.jpg,y\n")
+
+    assert [image.file for image in read_table(path).images] == [str(tmp_path / "a.jpg"), None]
+
+
 def test_pictures_are_found_by_the_id_in_the_folder_that_is_named(tmp_path):
     """A table of ids alone, and files called after them."""
     (tmp_path / "p").mkdir()
@@ -278,6 +288,7 @@ def test_addresses_in_the_column_of_images_are_addresses(tmp_path):
         ("image,caption\na,x\nb,\"y\nc,\"z\"\n", "line 4: .* is a quote at or before that line never closed"),
         ("image\tcaption\na\t\"begun\nb\tends here\"\n", "line 3 .* ends a cell that holds tabs and ends of lines"),
         ("\n", "no first line that names its columns"),
+        ("image|caption\na|" + "x" * 200_000 + "\n", "a caption of 200,000 characters, of which 10,000"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_one_line(tmp_path, content, named):
@@ -299,6 +310,7 @@ def test_what_cannot_be_meant_is_one_line(tmp_path, content, named):
         ('{"image": "a"\n', "line 1 of .* is not valid JSON"),
         ("\n{}\n", "holds no rows"),
         ("[1]\n", "row 1 of .* is no JSON object"),
+        ("[" * 100_000 + "\n", r"line 1 of .* is not valid JSON \(maximum recursion"),
     ],
 )  # fmt: skip
 def test_json_that_cannot_be_meant_is_one_line(tmp_path, content, named):
