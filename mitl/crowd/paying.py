@@ -103,6 +103,13 @@ def payment(
     return bookings
 
 
+def note_too_late(session: Session, assignment_ids: Sequence[int]) -> None:
+    """These were paid before their rejection arrived: they are not used, and a finding says why."""
+    answer_store.set_decision(session, assignment_ids, Decision.DROP)
+    finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
+    add_all_findings(session, {id_: [finding] for id_ in assignment_ids})
+
+
 def has_open_calls(session: Session, environment: Environment) -> bool:
     """Whether something was decided that the server has not heard of."""
     return desk_store.unsent(session, environment) > 0
@@ -151,9 +158,7 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
         answer_store.set_status(session, [row.id for row, rejected in made if rejected], REJECTED)
         late = [(row, True) for row, rejected in made if not rejected]
         book_approvals(late)
-        answer_store.set_decision(session, [row.id for row, _ in late], Decision.DROP)
-        finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
-        add_all_findings(session, {row.id: [finding] for row, _ in late})
+        note_too_late(session, [row.id for row, _ in late])
         too_late.update(row.id for row, _ in late)
 
     def book_reversals(made: Sequence[tuple[StoredAssignment, bool]]) -> None:

@@ -25,7 +25,7 @@ from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.judgements.conduct import gold_interval
 from mitl.judgements.gold_records import GoldRecord
-from mitl.records import Decision, PairRole, several
+from mitl.records import UNDECIDED, Decision, PairRole, several
 from mitl.stages.reviewing.evidence import standing
 
 HOUR = dt.timedelta(hours=1)
@@ -198,7 +198,7 @@ def state(desk: Desk, request: Request) -> Response:
         if item is not None:
             rows = answer_store.assignments(context.session, desk.environment, rows=[item])
             decision = rows[0].decision if rows else None
-    waits = decision in (Decision.QUEUED, Decision.NONE)
+    waits = decision in UNDECIDED
     return JSONResponse(
         {
             "mark": frame.mark,

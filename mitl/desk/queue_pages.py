@@ -17,7 +17,7 @@ from mitl.desk import words
 from mitl.desk.desk import Desk, status_of
 from mitl.errors import MitlError, StoreError, UsageError
 from mitl.protocol.media import format_of, head_of
-from mitl.records import Decision
+from mitl.records import UNDECIDED, Decision
 from mitl.stages.harvesting.judging import reversible_until
 from mitl.stages.reviewing.decisions import (
     MAX_REASON,
@@ -71,7 +71,7 @@ def _page(
         findings=words.findings(found.findings),
         one=people.find(found.row.worker_id),
         people=people,
-        waits=found.row.decision in (Decision.QUEUED, Decision.NONE),
+        waits=found.row.decision in UNDECIDED,
         position=numbers.index(number) + 1 if number in numbers else None,
         queued=len(numbers),
         before=before,

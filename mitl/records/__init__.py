@@ -21,6 +21,7 @@ from mitl.records.answers import (
 from mitl.records.enums import (
     PAIRS_COMMAND,
     ROUND_COMMAND,
+    UNDECIDED,
     AnnotatorKind,
     AuditPurpose,
     BatchKind,
@@ -65,6 +66,7 @@ from mitl.records.results import StageResult, Table, Verdict, several
 __all__ = [
     "PAIRS_COMMAND",
     "ROUND_COMMAND",
+    "UNDECIDED",
     "AnnotatorKind",
     "AuditPurpose",
     "BatchKind",

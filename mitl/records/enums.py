@@ -223,6 +223,10 @@ class Decision(StrEnum):
         return self in (Decision.PASS, Decision.APPROVE)
 
 
+UNDECIDED = (Decision.NONE, Decision.QUEUED)
+"""Not looked at yet, or waiting for a person."""
+
+
 class JudgementSource(StrEnum):
     """Where a judgement came from."""
 

@@ -34,7 +34,7 @@ from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import dataset
 from mitl.db.store.proposals import pair_rows, queries
 from mitl.db.store.statements import ARRIVAL, AT_PLACE, add_tuples, table_of
-from mitl.records import AuditPurpose, Decision, Environment, Pair, PairRole
+from mitl.records import UNDECIDED, AuditPurpose, Environment, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
 
@@ -48,8 +48,6 @@ WANTED: Schema = {
     "out": ("int64", "of these, how many are asked on pages that are out or wait for a decision"),
 }
 """The pairs of an audit that lack answers."""
-
-_UNDECIDED = (Decision.NONE, Decision.QUEUED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +360,7 @@ def _out(session: Session, audit: AuditRow, role: PairRole = PairRole.AUDIT) -> 
     """Place → answers that are still to come or to be decided about, on its pages that are not closed."""
     decided = (
         select(Assignment.hit_id, func.count().label("n"))
-        .where(Assignment.decision.not_in(_UNDECIDED))
+        .where(Assignment.decision.not_in(UNDECIDED))
         .group_by(Assignment.hit_id)
         .subquery()
     )

@@ -32,7 +32,8 @@ from mitl.db.store.statements import (
     query_submissions,
 )
 from mitl.db.store.worker_tallies import Tallies, tallies_of
-from mitl.records import Decision, Environment, HitState, JournalState, JudgementSource, Label, Pair, PairRole
+from mitl.records import Environment, HitState, JournalState, JudgementSource, Label, Pair, PairRole
+from mitl.records.enums import UNDECIDED
 from mitl.records.frames import LABELS
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
@@ -433,8 +434,7 @@ def _overlap_hits(session: Session, environment: Environment) -> set[int]:
 
 def open_work(session: Session, environment: Environment) -> OpenWork:
     """What is out: per posted HIT, the workers that are wanted less those who submitted or were decided about."""
-    undecided = (Decision.NONE, Decision.QUEUED)
-    no_decision = ((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0))
+    no_decision = ((Assignment.id.is_(None), 0), (Assignment.decision.in_(UNDECIDED), 0))
     decided = func.sum(case(*no_decision, else_=1))
     query = (
         query_hits(

@@ -5,17 +5,13 @@ Calls run in threads, raw documents are stored in windows, and each window is pa
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter, deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
-
-from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kind_of, wording_of
 from mitl.campaign.kinds.protocol import CampaignKind
@@ -28,10 +24,10 @@ from mitl.crowd.listings import is_code
 from mitl.crowd.paying import (
     APPROVE,
     APPROVED,
-    APPROVED_BEFORE_REJECTION,
     REJECT,
     REJECTED,
     SUBMITTED,
+    note_too_late,
     payment,
 )
 from mitl.db.store import answers as answer_store
@@ -42,13 +38,12 @@ from mitl.db.store import submissions as submission_store
 from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.parses import RawSubmission
 from mitl.db.store.statements import chunks
-from mitl.db.store.submissions import NewSubmission, StoredSubmission
+from mitl.db.store.submissions import NewSubmission
 from mitl.errors import AnswerError, CrowdError
 from mitl.progress import Progress
 from mitl.records import (
     BatchKind,
     Decision,
-    Environment,
     Finding,
     HitState,
     JournalState,
@@ -64,15 +59,11 @@ PARSED_AT_ONCE = 64
 class Parser:
     """Parses stored submissions of one environment."""
 
-    def __init__(
-        self,
-        session: Session,
-        environment: Environment,
-        batches: Mapping[int, BatchRow],
-        wordings: Path,
-    ) -> None:
-        self._session, self._environment = session, environment
-        of_crowd = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
+    def __init__(self, context: Context) -> None:
+        self._session, self._environment = context.session, context.environment
+        wordings, batches = context.settings.wordings, hit_store.batches(self._session, self._environment)
+        of_crowd = [batch for batch in batches if batch.source is JudgementSource.CROWD]
+        self._session.rollback()
         self._kinds = [kind_of(name) for name in sorted({BatchKind.PAIRS.value, *(b.kind for b in of_crowd)})]
         asks = {
             (batch.template, batch.kind): wording_of(batch.kind, batch.template, wordings).questions
@@ -216,9 +207,8 @@ class Fetcher:
         # A server in this process gains nothing by threads.
         self._charges_fee, self._threads = endpoint.charges_fee, 1 if endpoint.in_process else THREADS
         self._batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-        self._parser = Parser(session, environment, self._batches, context.settings.wordings)
+        self._parser = Parser(context)
         self._failure: CrowdError | None = None
-        session.rollback()
 
     def fetch(self, swept: HitsOut, hits: Sequence[StoredHit]) -> Fetched:
         """Store and parse what is new on those of these HITs that were posted from here; another harvest may do the
@@ -307,61 +297,64 @@ class Fetcher:
             for hit, assignment in listed
         ]
         batches = {hit.id: self._batches[hit.batch_id] for hit, _ in listed}
-        stored = submission_store.stored_submissions(self._session, list(batches))
-        added = submission_store.add_submissions(self._session, self._environment, submissions)
-        for id_, submission in added.items():
-            if submission.status == APPROVED:  # by itself, because nobody harvested in time
-                self._book(id_, submission, batches[submission.hit_id])
-        counts = Counter(new=len(added))
-        for submission in submissions:
-            before = stored.get(submission.key)
-            if before is not None and before.status == SUBMITTED and submission.status != SUBMITTED:
-                batch = batches[submission.hit_id]
-                ours = settle(
-                    self._session,
-                    before,
-                    submission,
-                    batch,
-                    self._context.now(),
-                    charges_fee=self._charges_fee,
-                )
-                counts["settled"] += not ours
-                counts["recovered"] += ours and submission.status == APPROVED
+        added, decided = keep_submissions(
+            self._context, submissions, batches, charges_fee=lambda batch: self._charges_fee
+        )
         self._session.commit()
         self._parser.parse(
             [RawSubmission(id_, submission.hit_id, submission.raw_xml) for id_, submission in added.items()]
         )
-        return counts
+        return Counter(
+            new=len(added),
+            settled=sum(not ours for _, ours in decided),
+            recovered=sum(ours and submission.status == APPROVED for submission, ours in decided),
+        )
 
-    def _book(self, assignment_id: int, one: NewSubmission, batch: BatchRow) -> None:
-        of = assignment_id, one.key, batch
-        journal.add_ledger(self._session, payment(self._session, *of, charges_fee=self._charges_fee))
 
-
-def settle(
-    session: Session,
-    before: StoredSubmission,
-    now: NewSubmission,
-    batch: BatchRow,
-    at: dt.datetime,
+def keep_submissions(
+    context: Context,
+    submissions: Sequence[NewSubmission],
+    batches: Mapping[int, BatchRow],
     *,
-    charges_fee: bool,
-) -> bool:
-    """Book what the server has decided; returns whether a call of ours did it, whose booking was lost."""
-    answer_store.set_status(session, [before.id], now.status)
-    kind = REJECT if now.status == REJECTED else APPROVE
-    call = journal.find(session, kind, now.key)
-    ours = call is not None and call.first_sent_at is not None
-    journal.mark(session, kind, [now.key], JournalState.DONE, at)
-    if now.status == REJECTED:
-        answer_store.set_decision(session, [before.id], Decision.REJECT)
-    if now.status == APPROVED:
-        journal.add_ledger(session, payment(session, before.id, now.key, batch, charges_fee=charges_fee))
-        if before.decision is Decision.REJECT:
-            answer_store.set_decision(session, [before.id], Decision.DROP)
-            finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
-            parse_store.add_all_findings(session, {before.id: [finding]})
-    return ours
+    charges_fee: Callable[[BatchRow], bool],
+) -> tuple[dict[int, NewSubmission], list[tuple[NewSubmission, bool]]]:
+    """Keep the submissions that are new, raw, and book what the server has decided.
+
+    Args:
+        batches: of their HITs, by the HITs' rows.
+
+    Returns:
+        The new ones by their rows; and those that the server has decided about since they were stored, each with
+        whether a call of ours did it, whose booking was lost.
+    """
+    session = context.session
+
+    def pay(id_: int, one: NewSubmission) -> None:
+        batch = batches[one.hit_id]
+        journal.add_ledger(session, payment(session, id_, one.key, batch, charges_fee=charges_fee(batch)))
+
+    stored = submission_store.stored_submissions(session, list(batches))
+    added = submission_store.add_submissions(session, context.environment, submissions)
+    for id_, new in added.items():
+        if new.status == APPROVED:  # by itself, because nobody harvested in time
+            pay(id_, new)
+    decided = []
+    for now in submissions:
+        before = stored.get(now.key)
+        if before is None or before.status != SUBMITTED or now.status == SUBMITTED:
+            continue
+        answer_store.set_status(session, [before.id], now.status)
+        kind = REJECT if now.status == REJECTED else APPROVE
+        call = journal.find(session, kind, now.key)
+        decided.append((now, call is not None and call.first_sent_at is not None))
+        journal.mark(session, kind, [now.key], JournalState.DONE, context.now())
+        if now.status == REJECTED:
+            answer_store.set_decision(session, [before.id], Decision.REJECT)
+        if now.status == APPROVED:
+            pay(before.id, now)
+            if before.decision is Decision.REJECT:
+                note_too_late(session, [before.id])
+    return added, decided
 
 
 _Listed = tuple[StoredHit, list[tuple[StoredHit, ListedAssignment]] | None]

@@ -24,12 +24,12 @@ from mitl.db.store.commitments import DELETE
 from mitl.errors import EndpointError, SettingsError
 from mitl.progress import Progress, no_progress
 from mitl.records import (
+    UNDECIDED,
     BatchKind,
     Decision,
     Environment,
     HitState,
     JournalState,
-    JudgementSource,
     StageResult,
     several,
 )
@@ -43,7 +43,6 @@ from mitl.stages.harvesting.judging import approves_itself_at, judge, utc
 SOON = dt.timedelta(days=1)
 """Before work that waits for a person is approved by itself, each harvest says so."""
 _NAMED = 3
-_WAITING = (Decision.NONE, Decision.QUEUED)
 
 
 @printed_by("harvest")
@@ -108,7 +107,7 @@ def harvest_once(
     """One look at the server, with what is left to come."""
     with open_context(settings, environment, progress=progress) as context:
         session, chosen = context.session, context.environment
-        left = _parser(context).parse_left()  # what an earlier run stored and died over
+        left = Parser(context).parse_left()  # what an earlier run stored and died over
         with reading(session):
             out = hit_store.hits(session, chosen, (HitState.SENDING, HitState.POSTED))
             idle = not (out or left or has_open_calls(session, chosen) or due_caps(context))
@@ -131,17 +130,11 @@ def _is_any_kept(context: Context) -> bool:
     """Whether the server may still have a HIT that was posted from here and is closed: it can be reopened there."""
     session, environment = context.session, context.environment
     deleted = journal.states(session, DELETE)
-    crowd = {b.id for b in hit_store.batches(session, environment) if b.source is JudgementSource.CROWD}
+    crowd = {batch.id for batch in hit_store.posted_batches(session)}
     return any(
         hit.batch_id in crowd and hit.mturk_hit_id and deleted.get(hit.key) is not JournalState.DONE
         for hit in hit_store.hits(session, environment, (HitState.CLOSED,))
     )
-
-
-def _parser(context: Context) -> Parser:
-    session, environment = context.session, context.environment
-    batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-    return Parser(session, environment, batches, context.settings.wordings)
 
 
 def _look(context: Context, endpoint: Endpoint) -> Harvested:
@@ -206,7 +199,7 @@ def _close_expired(context: Context, swept: HitsOut, *, is_whole: bool) -> int:
         is_whole: whether all submissions that the server gives were fetched.
     """
     session, environment = context.session, context.environment
-    undecided = Counter(row.hit_id for row in answer_store.assignments(session, environment, _WAITING))
+    undecided = Counter(row.hit_id for row in answer_store.assignments(session, environment, UNDECIDED))
     stored = answer_store.stored_counts(session, environment)
     over, short = [], 0
     for hit in hit_store.hits(session, environment, (HitState.POSTED,)):
@@ -233,7 +226,7 @@ def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, 
             f"{several(fetched.settled, 'submission')} approved or rejected on the server without mitl's knowing; "
             "that is booked now"
         )
-    waiting = answer_store.assignments(session, environment, _WAITING)
+    waiting = answer_store.assignments(session, environment, UNDECIDED)
     return (*warnings, *_near_approval(waiting, context.now()))
 
 
@@ -301,7 +294,7 @@ def reparse_all(
     """Read every raw document of an environment again, in one transaction, and judge what they say now."""
     with open_context(settings, environment, progress=progress) as context:
         session, chosen = context.session, context.environment
-        count = _parser(context).reparse(progress)
+        count = Parser(context).reparse(progress)
         count += rederive(session, chosen, progress)
         judge(session, chosen, settings.gold_rule)
         session.commit()

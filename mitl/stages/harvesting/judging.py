@@ -27,7 +27,7 @@ from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.answers import DECISIONS, StoredAssignment, SubmissionColumns
 from mitl.db.store.control_sheets import gold_state
 from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, keeps_page, verdict
-from mitl.records import BatchKind, Decision, Environment, Finding, HitState
+from mitl.records import UNDECIDED, BatchKind, Decision, Environment, Finding, HitState
 from mitl.records.frames import Columns, Flags, is_asked, is_labelled
 from mitl.records.questions import GoldRule
 from mitl.settings import AUTO_APPROVAL_S
@@ -55,8 +55,6 @@ def utc(moment: dt.datetime | None) -> str:
 
 SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"
-
-_UNDECIDED = (Decision.NONE, Decision.QUEUED)
 
 
 def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldState:
@@ -86,7 +84,7 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
 def _decide(session: Session, environment: Environment, state: GoldState, rule: GoldRule) -> None:
     """Write what follows from the controls."""
     asked = hit_store.other_kinds(session, environment)
-    undecided = answer_store.assignments(session, environment, _UNDECIDED)
+    undecided = answer_store.assignments(session, environment, UNDECIDED)
     verdicts: dict[int, GoldVerdict] = {}
     for kind in kinds_asked(session, environment) if undecided else ():
         of_kind = [row for row in undecided if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]

@@ -17,7 +17,6 @@ from mitl.crowd.context import Context, open_context
 from mitl.crowd.parsed_csv import KIND as OFFICIAL
 from mitl.crowd.parsed_csv import is_official
 from mitl.crowd.result_file import ResultFile, read_result_file
-from mitl.db.store import hits as hit_store
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
 from mitl.db.store import open_work
@@ -194,12 +193,10 @@ def _judged_before(context: Context, past: Sequence[PastSubmission]) -> int:
 
 def _settle(context: Context) -> None:
     """Parse what is stored raw, and decide what the answers mean."""
-    session, settings, environment = context.session, context.settings, context.environment
-    batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-    session.rollback()
-    Parser(session, environment, batches, settings.wordings).parse_left()
-    judge(session, environment, settings.gold_rule)
-    session.commit()
+    context.session.rollback()
+    Parser(context).parse_left()
+    judge(context.session, context.environment, context.settings.gold_rule)
+    context.session.commit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,15 @@ from sqlalchemy.orm import Session
 from mitl.campaign.posting import CREATE
 from mitl.crowd.batch_csv import Layout, RowSubmission, own_answers, submission
 from mitl.crowd.context import Context
-from mitl.crowd.paying import APPROVED, REJECTED, SUBMITTED, payment
+from mitl.crowd.paying import APPROVED, REJECTED, SUBMITTED
 from mitl.crowd.result_file import KeptRows, ResultFile, ResultRow, row_document
-from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
-from mitl.db.store import submissions as submission_store
 from mitl.db.store.hits import StoredHit
 from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
-from mitl.records import Environment, JudgementSource
-from mitl.stages.harvesting.fetching import settle
+from mitl.records import Environment
+from mitl.stages.harvesting.fetching import keep_submissions
 
 _ANNOTATION = re.compile(r"mitl1:([^:]+):([^:]+:\d+:\d+)", re.ASCII)
 
@@ -74,8 +72,7 @@ def sort_rows(
             knows by another id.
     """
     session, environment = context.session, context.environment
-    batches = hit_store.batches(session)
-    crowd = {batch.id for batch in batches if batch.source is JudgementSource.CROWD}
+    crowd = {batch.id for batch in hit_store.posted_batches(session)}
     here = [hit for hit in hit_store.hits(session, environment) if hit.batch_id in crowd]
     by_key = {hit.key: hit for hit in here}
     by_id = {hit.mturk_hit_id: hit for hit in here if hit.mturk_hit_id}
@@ -139,8 +136,7 @@ def store_own(
     Returns:
         How many, and how many that were here the server had not decided about then.
     """
-    session, environment = context.session, context.environment
-    _adopt(session, own)
+    _adopt(context.session, own)
     submissions = [
         NewSubmission(
             hit_id=hit.id,
@@ -155,25 +151,13 @@ def store_own(
         )
         for hit, row in own
     ]
-    batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-    batch_ids = {hit.id: hit.batch_id for hit, _ in own}
-    stored = submission_store.stored_submissions(session, list(batch_ids))
-    added = submission_store.add_submissions(session, environment, submissions)
-    for id_, new in added.items():
-        if new.status == APPROVED:
-            batch = batches[batch_ids[new.hit_id]]
-            key = answer_store.submission_key(new.mturk_assignment_id, new.worker)
-            # Our crowd server says its name and charges nothing; Amazon's said none and did.
-            due = payment(session, id_, key, batch, charges_fee=batch.server_id is None)
-            journal.add_ledger(session, due)
-    settled = 0
-    for new in submissions:
-        before = stored.get(new.key)
-        if before is not None and before.status == SUBMITTED and new.status != SUBMITTED:
-            batch = batches[batch_ids[new.hit_id]]
-            settle(session, before, new, batch, context.now(), charges_fee=batch.server_id is None)
-            settled += 1
-    return len(added), settled
+    rows = {batch.id: batch for batch in hit_store.batches(context.session, context.environment)}
+    batches = {hit.id: rows[hit.batch_id] for hit, _ in own}
+    # Our crowd server says its name and charges nothing; Amazon's said none and did.
+    added, decided = keep_submissions(
+        context, submissions, batches, charges_fee=lambda batch: batch.server_id is None
+    )
+    return len(added), len(decided)
 
 
 def _adopt(session: Session, own: Sequence[tuple[StoredHit, SubmissionRow]]) -> None:

@@ -41,7 +41,7 @@ from mitl.positives.release_input import (
     QueryDraw,
 )
 from mitl.proposals.sampling import sample
-from mitl.records import BatchKind, Decision, Direction, Environment, JudgementSource, PairRole
+from mitl.records import UNDECIDED, BatchKind, Decision, Direction, Environment, JudgementSource, PairRole
 from mitl.records.frames import ROLES, is_asked, is_gold
 from mitl.settings import Settings
 from mitl.stages.releasing.additions import Learning
@@ -83,8 +83,7 @@ class ReleaseFacts:
     def undecided(self) -> int:
         """Submissions that wait for a decision."""
         names = {batch.name for batch in self.batches}
-        waiting = (Decision.NONE, Decision.QUEUED)
-        return sum(row.batch in names and row.decision in waiting for row in self.submissions)
+        return sum(row.batch in names and row.decision in UNDECIDED for row in self.submissions)
 
 
 def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts:

@@ -27,7 +27,7 @@ from mitl.errors import MitlError, StoreError, UsageError
 from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.progress import Advance, Progress, no_progress
-from mitl.records import Decision, Direction, Environment, StageResult, several
+from mitl.records import UNDECIDED, Direction, Environment, StageResult, several
 from mitl.records.forms import message_of_form, result_of_form
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
@@ -442,7 +442,7 @@ def headline(data: ReportInput) -> Headline:
 
 def _notes(project: ProjectSnapshot, funnel: FunnelCounts) -> tuple[str, ...]:
     notes = []
-    undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in project.submissions)
+    undecided = sum(row.decision in UNDECIDED for row in project.submissions)
     if undecided:
         waits = "waits" if undecided == 1 else "wait"
         notes.append(

@@ -31,7 +31,7 @@ from mitl.db.store.statements import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.protocol.answer_xml import xml_safe
-from mitl.records import Decision, Environment, JournalState, JudgementSource, StageResult
+from mitl.records import UNDECIDED, Decision, Environment, JournalState, JudgementSource, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import judge, reversible_until, utc
@@ -128,8 +128,7 @@ def check_reason(reason: str, longest: int, what: str) -> None:
 
 def check_open(row: StoredAssignment, wanted: Decision, *, may_repeat: bool = True) -> None:
     """StoreError where the submission is decided already, unless as wanted, or was paid and cannot be rejected."""
-    is_open = row.decision in (Decision.QUEUED, Decision.NONE)
-    if not is_open and not (may_repeat and row.decision is wanted):
+    if row.decision not in UNDECIDED and not (may_repeat and row.decision is wanted):
         raise StoreError(
             f"submission {row.id} is decided already: {_DECIDED[row.decision]}; only what waits can be decided"
         )

@@ -14,15 +14,13 @@ from mitl.crowd.paying import APPROVED
 from mitl.db.store import items as item_store
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.gold_records import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED, keeps_page
-from mitl.records import Decision, Environment, Finding, Label, StageResult, Table, several
+from mitl.records import UNDECIDED, Environment, Finding, Label, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import approves_itself_at, reversible_until, utc
 from mitl.stages.reviewing.decisions import is_imported
 from mitl.stages.reviewing.desk_submission import DeskSubmission, SeenPair, submission, waiting
 from mitl.stages.reviewing.evidence import CrowdConduct, WorkerEvidence, crowd, habits
-
-_WAITS = (Decision.QUEUED, Decision.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,9 @@ def show(settings: Settings, number: int, environment: Environment | None = None
             ),
             *_fate(seen),
         ),
-        next=f"mitl review approve|drop|exclude|reject {number}" if submitted.row.decision in _WAITS else "",
+        next=f"mitl review approve|drop|exclude|reject {number}"
+        if submitted.row.decision in UNDECIDED
+        else "",
     )
 
 
@@ -200,7 +200,7 @@ def _fate(known: _Known) -> list[str]:
             f"rejected: {rejection.reason!r}{said}",
             f"`mitl review reverse {row.id}` can undo that until {utc(rejection.until)}",
         ]
-    if row.decision not in _WAITS:
+    if row.decision not in UNDECIDED:
         record = None if known.found.evidence is not None else known.worker.record
         aside = row.decision.keeps_answers and not keeps_page(row.decision, record, excluded=row.excluded)
         why = "excluded" if row.excluded else "of poor record"
@@ -284,7 +284,7 @@ def _counts(known: _Known) -> SubmissionCounts:
             for pair in submitted.failed
         ],
         also_waiting=list(known.also_waiting),
-        approves_itself_at=_iso(approves_itself_at(row)) if row.decision in _WAITS else None,
+        approves_itself_at=_iso(approves_itself_at(row)) if row.decision in UNDECIDED else None,
         reversible_until=None if known.imported else _iso(reversible_until(row)),
     )
 

@@ -32,6 +32,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import proposals as proposal_store
 from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote, several
+from mitl.records.enums import UNDECIDED
 from mitl.records.results import CsvPaths, printed_by
 from mitl.settings import Settings
 
@@ -247,7 +248,7 @@ def _queued(
     session: Session,
     environment: Environment,
     names: Collection[str],
-    decisions: tuple[Decision, ...] = (Decision.NONE, Decision.QUEUED),
+    decisions: tuple[Decision, ...] = UNDECIDED,
 ) -> int:
     return sum(row.batch in names for row in answer_store.assignments(session, environment, decisions))
 

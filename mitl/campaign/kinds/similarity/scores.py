@@ -31,7 +31,7 @@ from mitl.judgements.similarity import (
     listed,
 )
 from mitl.positives.rating_input import positive_share
-from mitl.records import Decision, Environment, StageResult, Table, several
+from mitl.records import UNDECIDED, Decision, Environment, StageResult, Table, several
 from mitl.records.results import CsvPaths, printed_by
 from mitl.records.similarity import METHODS, SIMILARITY, TASKS, Likeness
 from mitl.settings import Settings
@@ -203,8 +203,7 @@ def _waiting(context: Context) -> list[Decision]:
         for batch in hit_store.batches(context.session, context.environment)
         if batch.kind == SIMILARITY
     }
-    undecided = (Decision.NONE, Decision.QUEUED)
-    rows = answer_store.assignments(context.session, context.environment, undecided)
+    rows = answer_store.assignments(context.session, context.environment, UNDECIDED)
     return [row.decision for row in rows if row.batch in batches]
 
 
