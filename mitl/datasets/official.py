@@ -8,7 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from mitl.datasets.coco import read_caption_ids
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.datasets.assembling import by_id
+from mitl.datasets.coco import coco_id, read_caption_ids
 from mitl.datasets.files import read_json
 from mitl.errors import DatasetError
 
@@ -17,6 +21,7 @@ OFFICIAL_COLUMNS = ("model", "ranking", "score", "cid", "iid", "annotation", "sh
 """Of its CSV of raw answers."""
 OfficialSet = Literal["original", "cxc", "eccv"]
 Positives = dict[str, tuple[str, ...]]
+WHAT = "lists of item ids by query id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +48,12 @@ def official_positives(which: OfficialSet) -> OfficialPositives:
     """
     if which not in ("original", "cxc", "eccv"):
         raise DatasetError(f"no official positives called {which!r}; known: original, cxc, eccv")
-    folder = _data_folder()
+    tables = (
+        read_positives(_data_folder() / f"{which}_{side}.json")
+        for side in ("image_to_caption", "caption_to_image")
+    )
     return OfficialPositives(
-        _positives(folder / f"{which}_image_to_caption.json"),
-        _positives(folder / f"{which}_caption_to_image.json"),
+        *({str(query): tuple(map(str, items)) for query, items in table.items()} for table in tables)
     )
 
 
@@ -88,9 +95,25 @@ def _data_folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
-def _positives(path: Path) -> Positives:
-    value = read_json(path, "positives by query id")
+def read_positives(path: Path) -> dict[int, tuple[int, ...]]:
+    """A JSON of positives by query id, as ``eccv_caption`` and releases keep them.
+
+    Raises:
+        DatasetError: the file cannot be read, is not an object of lists of integers, or lists a query twice.
+    """
+    value = read_json(path, WHAT)
     try:
-        return {str(int(query)): tuple(str(int(item)) for item in items) for query, items in value.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise DatasetError(f"{str(path)!r} is damaged ({error!r}); install eccv_caption again") from error
+        lists = [(coco_id(query), tuple(listed_ids(items).tolist())) for query, items in value.items()]
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise DatasetError(f"{str(path)!r} is malformed ({error}); it should hold {WHAT}") from error
+    return {int(query): items for query, items in by_id("query", lists, path).items()}
+
+
+def listed_ids(items: object) -> NDArray[np.int64]:
+    """A JSON list of ids as an array; TypeError or ValueError where it is none."""
+    if not isinstance(items, list):
+        raise TypeError(f"{items!r} stands where a list of ids should be")
+    ids = np.array(items) if items else np.empty(0, dtype=np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iU":
+        raise ValueError(f"{items[0]!r} stands where an id should be")
+    return ids.astype(np.int64)

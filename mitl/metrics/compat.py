@@ -36,8 +36,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.errors import MetricError
-from mitl.metrics.official import SIDES, Side, read_positives, score_folds_ranked, scored_by_name, split_folds
+from mitl.errors import DatasetError, MetricError
+from mitl.metrics.official import SIDES, Side, score_folds_ranked, scored_by_name, split_folds
 from mitl.metrics.positives import Positives, Short
 from mitl.metrics.ranks import ArrayRankings, ListRankings, Rankings
 from mitl.metrics.retrieval import Values, score_rankings
@@ -284,7 +284,12 @@ def _two_files(folder: Path, stem: str) -> tuple[Path, Path]:
 
 
 def _read(i2t: str | Path, t2i: str | Path) -> Tables:
-    return {"i2t": read_positives(Path(i2t)), "t2i": read_positives(Path(t2i))}
+    from mitl.datasets.official import read_positives
+
+    try:
+        return {"i2t": read_positives(Path(i2t)), "t2i": read_positives(Path(t2i))}
+    except DatasetError as error:
+        raise MetricError(str(error)) from error
 
 
 def _rankings(retrieved: Retrieved, side: str) -> Rankings:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -179,7 +177,7 @@ def official_sets() -> OfficialSets:
     Raises:
         DatasetError: the package is not installed (the extra ``official`` brings it), or its files are damaged.
     """
-    from mitl.datasets.official import coco_test_ids_file
+    from mitl.datasets.official import coco_test_ids_file, read_positives
 
     ids_file = coco_test_ids_file()
     tables: dict[tuple[OfficialName, Side], Positives] = {}
@@ -195,23 +193,6 @@ def official_sets() -> OfficialSets:
         tables,
         {"i2t": there, "t2i": back},
     )
-
-
-def read_positives(path: Path) -> dict[int, tuple[int, ...]]:
-    """A JSON of positives by query id, as ``eccv_caption`` and releases keep them.
-
-    Raises:
-        MetricError: the file cannot be read, or is not an object of lists of integers.
-    """
-    try:
-        table = json.loads(path.read_bytes())
-        return {int(query): tuple(map(int, items)) for query, items in table.items()}
-    except OSError as error:
-        raise MetricError(f"the positives {str(path)!r} cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise MetricError(
-            f"{str(path)!r} is not a JSON object of query ids with lists of item ids ({error})"
-        ) from error
 
 
 def score_official(

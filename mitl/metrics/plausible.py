@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mitl.datasets.files import read_json
 from mitl.datasets.objects import ImageObjects
-from mitl.datasets.official import OfficialPositives
+from mitl.datasets.official import OfficialPositives, listed_ids
 from mitl.errors import DatasetError, MetricError
 from mitl.metrics.positives import Ids, NoPositives, Places, Positives, QueryValues, Short
 from mitl.metrics.ranks import NOTHING, ArrayRankings, ranks_in
@@ -412,17 +412,8 @@ def _read(path: Path) -> Positives:
     try:
         queries = np.array([int(query) for query in value], dtype=np.int64)
         # Each list is let go as it becomes an array: the official ones hold millions of ids.
-        lists = [_ids(value.pop(query)) for query in list(value)]
+        lists = [listed_ids(value.pop(query)) for query in list(value)]
     except (TypeError, ValueError, OverflowError) as error:
         raise DatasetError(f"{str(path)!r} is malformed ({error}); it should hold {WHAT}") from error
     items = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)
     return Positives.from_pairs(np.repeat(queries, [len(part) for part in lists]), items, queries=queries)
-
-
-def _ids(items: object) -> Ids:
-    if not isinstance(items, list):
-        raise TypeError(f"{items!r} stands where a list of ids should be")
-    ids = np.array(items) if items else np.empty(0, dtype=np.int64)
-    if ids.ndim != 1 or ids.dtype.kind not in "iuU":
-        raise ValueError(f"{items[0]!r} stands where an id should be")
-    return ids.astype(np.int64)

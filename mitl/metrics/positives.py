@@ -125,6 +125,8 @@ def integer_ids(ids: Sequence[int] | NDArray[Any], what: str) -> Ids:
         MetricError: they are not integers; text that looks like a number is not taken for one.
     """
     array = np.asarray(ids)
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise MetricError(f"{what} ids must be integers of 64 bits with a sign, but {array.max()} is larger")
     if array.dtype == object or (array.dtype.kind not in "iu" and array.size):
         wrong = next(
             (value for value in array.flat if not isinstance(value, (int, np.integer))), array.flat[0]

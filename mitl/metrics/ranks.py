@@ -58,7 +58,9 @@ class ArrayRankings:
         if items.ndim != 2 or len(items) != len(query_ids):
             raise MetricError(f"rankings are {items.shape}, but {len(query_ids)} query ids were given")
         self._query_ids = integer_ids(query_ids, "query")
-        self._items = items if items.dtype.kind in "iu" else integer_ids(items, "item")
+        self._items = (
+            items if items.dtype.kind in "iu" and items.dtype != np.uint64 else integer_ids(items, "item")
+        )
 
     def rows_of(self, wanted: Ids) -> Rows:
         """Row numbers; see ``Rankings``."""
@@ -88,11 +90,7 @@ class ListRankings:
         self._rankings = rankings
         for query, ranking in rankings.items():
             integer_ids([query], "query")
-            if isinstance(ranking, (str, bytes)) or not hasattr(ranking, "__getitem__"):
-                raise MetricError(
-                    f"the ranking of query {query} is a {type(ranking).__name__}; "
-                    "give a list of item ids, best first"
-                )
+            _refuse_other_forms([query], [ranking])
             break  # the others are looked at when they are read
 
     def rows_of(self, wanted: Ids) -> Rows:
@@ -100,7 +98,9 @@ class ListRankings:
         if not len(self._rankings) and len(wanted):
             raise MetricError("no rankings were given, so none of the queries has one")
         try:
-            return np.fromiter(map(self._rankings.__getitem__, wanted.tolist()), object, len(wanted))
+            lists = np.fromiter(map(self._rankings.__getitem__, wanted.tolist()), object, len(wanted))
+            _refuse_other_forms(wanted, lists)
+            return lists
         except KeyError:
             missing = [query for query in wanted.tolist() if query not in self._rankings]
             integer_ids(list(self._rankings), "query")
@@ -160,6 +160,16 @@ def _no_ranking(query: int, missing: int, wanted: int) -> MetricError:
 
 class _TooFewError(Exception):
     """A list ends before the places that were asked for."""
+
+
+def _refuse_other_forms(queries: Sequence[int] | Ids, rankings: Sequence[object] | Rows) -> None:
+    if set(map(type, rankings)) <= {list, tuple, np.ndarray}:  # as good as always
+        return
+    for query, ranking in zip(queries, rankings, strict=True):
+        if isinstance(ranking, (str, bytes, Mapping)) or not hasattr(ranking, "__getitem__"):
+            raise MetricError(
+                f"the ranking of query {query} is a {type(ranking).__name__}; give a list of item ids, best first"
+            )
 
 
 def _refuse_other_types(lists: Sequence[Sequence[int]]) -> None:

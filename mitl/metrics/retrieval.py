@@ -17,7 +17,6 @@ from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues
 from mitl.metrics.ranks import ArrayRankings, PositiveRanks, Rankings, first_ranks, ranks_in
 from mitl.metrics.table import (
-    ANYWHERE,
     KS,
     MAP_AT_R,
     R_PRECISION,
@@ -184,8 +183,8 @@ def with_positives(positives: Positives, no_positives: NoPositives) -> Positives
 
 def _depth(counts: Ids, asked: Sequence[Asked], longest: int) -> int:
     """The places of a ranking of ``longest`` items that any of these metrics asks for."""
-    reaches = [int(request.reach(counts).max(initial=0)) for request in asked if not request.reads_on]
-    return max((longest if reach == ANYWHERE else reach for reach in reaches), default=0)
+    reaches = (int(request.reach(counts).max(initial=0)) for request in asked if not request.reads_on)
+    return max((min(reach, longest) for reach in reaches), default=0)
 
 
 def _query_blocks(positives: Positives, asked: Sequence[Asked], longest: int) -> Iterator[slice]:
@@ -329,4 +328,4 @@ def score(
 def average_precision_at_r(ranking: Sequence[int], positives: Collection[int]) -> float:
     """AP@R of one ranking; MetricError where there are no positives or the ranking is shorter than R."""
     matches = Positives.from_mapping({0: positives})
-    return map_at_r(np.zeros(1, dtype=np.int64), np.asarray([ranking], dtype=np.int64), matches)
+    return map_at_r(np.zeros(1, dtype=np.int64), np.asarray([ranking]), matches)

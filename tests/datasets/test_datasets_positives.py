@@ -13,7 +13,7 @@ from mitl.datasets import official
 from mitl.datasets.coco import read_compact
 from mitl.datasets.cxc import positives, read_rated_pairs, read_scored, read_sits
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
-from mitl.datasets.official import by_query, coco_test_ids, official_positives
+from mitl.datasets.official import by_query, coco_test_ids, official_positives, read_positives
 from mitl.datasets.ratings import read_raw_deviations
 from mitl.errors import DatasetError
 from mitl.records import Caption, Exclusion, ExclusionKind, IdKind, Image, Rating, RetrievalSet
@@ -186,6 +186,23 @@ DATA = RetrievalSet(
     (Image("1"), Image("2")),
     (Caption("10", "1", "a"), Caption("20", "2", "b")),
 )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"1": [2.5]}', "2.5 stands where an id should be"),
+        ('{"1": [Infinity]}', "inf stands where an id should be"),
+        ('{"1": "23"}', "'23' stands where a list of ids should be"),
+        ('{"1": [2], "01": [3]}', "query id '1' comes twice"),
+        ("[1]", "malformed .* it should hold lists of item ids by query id"),
+    ],
+)
+def test_positives_that_would_be_read_otherwise_are_refused(tmp_path, content, message):
+    """A fraction is not cut, a text is not taken for its digits, and no list hides another."""
+    (tmp_path / "p.json").write_text(content)
+    with pytest.raises(DatasetError, match=message):
+        read_positives(tmp_path / "p.json")
 
 
 def exclusions(tmp_path, *rows):

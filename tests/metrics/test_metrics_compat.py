@@ -224,6 +224,10 @@ def with_ranking(side, query, ranking):
         (with_ranking("i2t", 3, [104, 104, 105]), "i2t: the ranking of query 3 names item 104 twice"),
         (with_ranking("i2t", 1, ["100"]), "item ids must be integers, but '100' is of type str"),
         (with_ranking("i2t", 1, "100"), "is a str; give a list of item ids"),
+        (
+            with_ranking("i2t", 3, {104: 0.9}),
+            "i2t: the ranking of query 3 is a dict; give a list of item ids",
+        ),
         (with_ranking("t2i", 100, [1.0, 2.0]), "t2i: item ids must be integers, but 1.0 is of type float"),
         (call(i2t_retrieved_items={"1": [100]}), "query ids must be integers, but '1' is of type str"),
         (call(i2t_retrieved_items=(np.array(["1"]), np.array([[100]]))), "query ids must be integers"),
@@ -233,7 +237,7 @@ def with_ranking(side, query, ranking):
         (lambda m, w: m.cxc_recalls(w.rankings, "both"), "no modality 'both'; known: i2t, t2i, all"),
         (lambda m, w: m.cxc_recalls({"i2t": {}}, "all"), "retrieved_items has no 't2i'; it holds: i2t"),
         (lambda m, w: m.cxc_recalls([], "all"), "retrieved_items is a list"),
-        (lambda m, w: Metrics("nowhere"), "nowhere/pm_image_to_caption.json' cannot be read"),
+        (lambda m, w: Metrics("nowhere"), "there is no file 'nowhere/pm_image_to_caption.json'"),
         (lambda m, w: setattr(m, "eccv_gts", {"i2t": {}}), "eccv_gts needs the tables i2t and t2i"),
     ],
 )

@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.errors import MetricError
-from mitl.metrics import ListRankings, Positives, score_folds, score_queries, score_ranked, split_folds
+from mitl.metrics import (
+    ListRankings,
+    Positives,
+    score_folds,
+    score_metrics,
+    score_queries,
+    score_ranked,
+    split_folds,
+)
 from mitl.metrics.ranks import ArrayRankings, Members, first_ranks
 
 QUERIES = np.arange(6)
@@ -176,6 +184,22 @@ def test_positives_refuse_what_is_no_integer():
             Positives.from_mapping({1: ids})
     with pytest.raises(MetricError, match="query ids must be integers, but 'a' is of type str"):
         Positives.from_mapping({"a": [1]})
+    hashed = np.array([[2**64 - 1]], np.uint64)  # -1, if 64 bits were read with a sign
+    for refused in (
+        lambda: ArrayRankings(np.array([1]), hashed),
+        lambda: Positives.from_mapping({1: [2**63]}),
+    ):
+        with pytest.raises(MetricError, match="item ids must be integers of 64 bits with a sign"):
+            refused()
+
+
+def test_a_k_beyond_any_ranking_costs_no_memory():
+    """What no ranking names are misses, and is not looked at."""
+    rankings = ListRankings({1: [5, 10], 2: [20]})
+    positives = Positives.from_mapping({1: [10], 2: [30]})
+    asked = ["P@1000000000000", f"R@{10**23}"]
+    precision, recall = score_metrics(rankings, positives, asked, short="zero")
+    assert (precision.values.tolist(), recall.values.tolist()) == ([1e-12, 0.0], [1.0, 0.0])
 
 
 def test_importing_the_metrics_brings_nothing_heavy():

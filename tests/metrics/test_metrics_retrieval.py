@@ -56,6 +56,9 @@ def test_hits_after_rank_r_earn_nothing():
     value = average_precision_at_r([7, 1, 8, 2, 3], {1, 2, 3})
 
     assert value == pytest.approx((1 / 2) / 3)
+    for strange in ([7.5, 1, 8], ["7", "1", "8"]):  # not cut to integers
+        with pytest.raises(MetricError, match="item ids must be integers"):
+            average_precision_at_r(strange, {1})
 
 
 @settings(deadline=None)
