@@ -176,14 +176,14 @@ class RowSubmission:
     hit_id: str
     assignment_id: str
     worker_id: str
-    status: str
-    annotation: str
-    accepted_at: dt.datetime | None
-    submitted_at: dt.datetime | None
-    reward_cents: int | None
-    wanted: int
+    status: str = ""
+    annotation: str = ""
+    accepted_at: dt.datetime | None = None
+    submitted_at: dt.datetime | None = None
+    reward_cents: int | None = None
+    wanted: int = 1
     """Assignments of its HIT, 1 where the file does not say."""
-    odd_times: tuple[str, ...]
+    odd_times: tuple[str, ...] = ()
     """Times that could not be read, as they stand in the file."""
 
 

@@ -216,32 +216,12 @@ def status_of(error: MitlError) -> int:
 
 def _templates() -> jinja2.Environment:
     environment = page_templates(PAGES, PAGES / "shared")
-    for name in (
-        "fate",
-        "either",
-        "reason",
-        "money",
-        "seconds",
-        "day",
-        "when",
-        "ago",
-        "part",
-        "percent",
-    ):
+    for name in ("fate", "either", "reason", "money", "seconds", "day", "when", "ago", "part", "percent"):
         environment.filters[name] = getattr(words, name)
     environment.filters["count"] = several
     for name in (
-        "LABELS",
-        "LETTERS",
-        "OUTCOMES",
-        "OUTCOME_LETTERS",
-        "ROLES",
-        "DECISIONS",
-        "SHORT_DECISIONS",
-        "STANDINGS",
-        "ENVIRONMENTS",
-        "FINDINGS",
-        "RATER_MARKS",
+        *("LABELS", "LETTERS", "OUTCOMES", "OUTCOME_LETTERS", "ROLES", "DECISIONS", "SHORT_DECISIONS"),
+        *("STANDINGS", "ENVIRONMENTS", "FINDINGS", "RATER_MARKS"),
     ):
         environment.globals[name] = getattr(words, name)
     environment.globals["Label"] = Label

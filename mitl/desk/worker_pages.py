@@ -296,14 +296,7 @@ def message(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     subject, text = fields.get("subject", ""), fields.get("text", "")
     back, token = number_in(fields.get("back", "")), fields.get("message_token", "")[:32]
     try:
-        send_message(
-            desk.settings,
-            worker_id,
-            subject,
-            text,
-            desk.environment,
-            token=token,
-        )
+        send_message(desk.settings, worker_id, subject, text, desk.environment, token=token)
     except MitlError as error:
         return _page(desk, worker_id, fields, problem=str(error), subject=subject, text=text)
     query = urlencode({"after": token} | ({"back": back} if back else {}))

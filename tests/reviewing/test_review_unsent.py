@@ -22,7 +22,7 @@ from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.paying.check import check_pay
 from mitl.stages.reporting.status import status
-from mitl.stages.reviewing.decisions import find_submission, reverse
+from mitl.stages.reviewing.decisions import find_submission, keep, reverse
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
 
@@ -204,6 +204,21 @@ def test_a_reversal_whose_call_failed_counts(project, tmp_path):
     assert calls_row(project) is not None
     harvest(project, SANDBOX)
     assert unsent(project) == 0
+
+
+def test_a_reversal_counts_what_it_reversed_itself(project):
+    """Neither what an earlier call reversed, nor what others had decided and is carried out on the way."""
+    first, second, third, *_ = queued(project)
+    rule(project, [Ruling(number, Decision.REJECT, REASON) for number in (first, second)], SANDBOX)
+    assert reverse(project, [first], Decision.DROP, SANDBOX).counts["reversed"] == 1
+
+    assert reverse(project, [first, second], Decision.DROP, SANDBOX).counts["reversed"] == 1
+
+    keep(project, Ruling(third, Decision.APPROVE), SANDBOX)
+    found = reverse(project, [first], Decision.DROP, SANDBOX)
+    assert (found.counts["reversed"], found.counts["approved"]) == (0, 1)
+    assert found.lines == ("that is reversed already",)
+    assert reverse(project, [first], Decision.DROP, SANDBOX).status == "nothing_to_do"
 
 
 def test_a_rejection_that_the_server_takes_back_no_more_stands(project):

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, NotRequired
 
@@ -101,9 +101,9 @@ def simulate(
         return _nothing_to_do(work.environment, work.harvest if work.hits else work.following)
     source = truth or default_truth(settings)
     truths = _Known(
-        partial(truth_source, settings, source),
-        partial(graded_truth_source, settings, source),
-        partial(text_source, settings, source),
+        cache(partial(truth_source, settings, source)),
+        cache(partial(graded_truth_source, settings, source)),
+        cache(partial(text_source, settings, source)),
     )
     # One HIT is never given to one worker twice, so several assignments need several people.
     hits_per_worker = min(hits_per_worker, settings.max_hits_per_worker or hits_per_worker)
@@ -168,28 +168,16 @@ def _follow_up(path: Path, endpoint: Endpoint) -> None:
         path.unlink()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Known:
     """What is held to be true; read once it is asked for."""
 
-    read_labels: Callable[[], TruthOf]
-    read_grades: Callable[[], GradedTruthOf]
-    read_texts: Callable[[], TextsOf]
-
-    @cached_property
-    def labels(self) -> TruthOf:
-        """Of an image and a caption."""
-        return self.read_labels()
-
-    @cached_property
-    def grades(self) -> GradedTruthOf:
-        """Of any two items."""
-        return self.read_grades()
-
-    @cached_property
-    def texts(self) -> TextsOf:
-        """What may be written of images."""
-        return self.read_texts()
+    labels: Callable[[], TruthOf]
+    """Of an image and a caption."""
+    grades: Callable[[], GradedTruthOf]
+    """Of any two items."""
+    texts: Callable[[], TextsOf]
+    """What may be written of images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +213,13 @@ class _OpenHits:
         if hit is None:
             return None
         if self.ratings[hit.id]:
-            return self._likeness(self.ratings[hit.id], known.grades)
+            return self._likeness(self.ratings[hit.id], known.grades())
         if self.texts[hit.id]:
             return self._collected(self.texts[hit.id], known)
         if self.comparisons[hit.id]:
-            return {asked.place: self._lists(asked, known.labels) for asked in self.comparisons[hit.id]}
+            return {asked.place: self._lists(asked, known.labels()) for asked in self.comparisons[hit.id]}
         return {
-            item.place: known.labels(self.images[item.pair.image_id], self.captions[item.pair.caption_id])
+            item.place: known.labels()(self.images[item.pair.image_id], self.captions[item.pair.caption_id])
             for item in self.items[hit.id]
         }
 
@@ -250,21 +238,21 @@ class _OpenHits:
 
     def _collected(self, asked: Sequence[CollectionQuestion], known: _Known) -> Truths:
         if asked[0].role is CollectionRole.WRITE:
-            return {item.place: self._written(item, known.texts) for item in asked}
+            return {item.place: self._written(item, known.texts()) for item in asked}
         if asked[0].role is CollectionRole.PICK:
             return {
                 item.place: PickTruth(
                     tuple(
-                        known.labels(self.images[image], self.captions[item.caption or 0]).label
+                        known.labels()(self.images[image], self.captions[item.caption or 0]).label
                         for image in item.offered
                     )
                 )
                 for item in asked
             }
         return {
-            item.place: known.texts.truth(self.images[item.image or 0], item.text)
+            item.place: known.texts().truth(self.images[item.image or 0], item.text)
             if item.caption is None
-            else known.labels(self.images[item.image or 0], self.captions[item.caption])
+            else known.labels()(self.images[item.image or 0], self.captions[item.caption])
             for item in asked
         }
 

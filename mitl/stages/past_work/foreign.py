@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import pack_each
-from mitl.crowd.batch_csv import ANSWER_PREFIX, Layout, expanded_cells, own_answers, require_known
+from mitl.crowd.batch_csv import (
+    ANSWER_PREFIX,
+    Layout,
+    RowSubmission,
+    expanded_cells,
+    own_answers,
+    require_known,
+)
 from mitl.crowd.column_map import ColumnMap, require_pairs, shown_columns
 from mitl.crowd.mapped_rows import MappedAnswer
 from mitl.crowd.parsed_csv import (
@@ -98,21 +105,13 @@ def past_of_foreign(
         unmapped.update(read.unmapped)
         strange.update(read.unmapped_roles)
         answers = own_answers(layout, row.cells)
-        said = row.submission
         submissions.append(
             PastSubmission(
-                hit_id=said.hit_id or None,
-                page=said.assignment_id,
-                wanted=said.wanted,
-                assignment_id=said.assignment_id,
-                worker_id=said.worker_id,
-                status=said.status,
-                accepted_at=said.accepted_at,
-                submitted_at=said.submitted_at,
+                page=row.submission.assignment_id,
+                said=row.submission,
                 answers=answers if isinstance(answers, str) else tuple(answers),
                 kept=kept,
                 read=paired(read, items, numbered=False),
-                odd_times=said.odd_times,
             )
         )
     if unmapped:
@@ -231,14 +230,8 @@ def _submission(
     kept = KeptRows(file.sha256, file.columns, tuple(row.cells for row in judgement.rows))
     name = file.sha256[:12]
     return PastSubmission(
-        hit_id=None,
         page=f"{file.sha256}:{judgement.image}:{judgement.caption}",
-        wanted=1,
-        assignment_id=f"{name}-{n}",
-        worker_id=f"unnamed-{name}-{judgement.nth}",
-        status="",
-        accepted_at=None,
-        submitted_at=None,
+        said=RowSubmission("", f"{name}-{n}", f"unnamed-{name}-{judgement.nth}"),
         answers=tuple((column, kept.cells[column]) for column in ANSWER_COLUMNS),
         kept=kept,
         read=paired(read_rows(reading, kept), items, numbered=reading.numbered),

@@ -16,6 +16,7 @@ from mitl.crowd.column_map import ColumnMap, read_column_map, shown_columns
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.parsed_csv import KIND as OFFICIAL
 from mitl.crowd.parsed_csv import is_official
+from mitl.crowd.paying import APPROVED, REJECTED
 from mitl.crowd.result_file import ResultFile, read_result_file
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
@@ -38,9 +39,7 @@ from mitl.stages.past_work.foreign import (
 )
 from mitl.stages.past_work.own import sort_rows, store_own, submission_rows
 from mitl.stages.past_work.past import (
-    APPROVED,
     MAX_SHOWN,
-    REJECTED,
     PastSubmission,
     StoredPast,
     known_only,
@@ -244,7 +243,7 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
     decided = brought.stored.decided if brought.stored else 0
     if brought.stored is not None:
         verb = "read again" if read_again else "brought in"
-        workers = len({submission.worker_id for submission in brought.past})
+        workers = len({one.said.worker_id for one in brought.past})
         place = (
             f"batch {brought.stored.batch}{' of the sandbox' if environment is Environment.SANDBOX else ''}"
         )
@@ -278,7 +277,8 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
 
 def _warnings(file: ResultFile, brought: Brought) -> list[str]:
     findings = Counter(finding.code for submission in brought.past for finding in submission.read.findings)
-    undecided = Counter(one.status[:40] for one in brought.past if one.status not in (APPROVED, REJECTED, ""))
+    statuses = (one.said.status for one in brought.past)
+    undecided = Counter(status[:40] for status in statuses if status not in (APPROVED, REJECTED, ""))
     said = [
         (file.encoding == "cp1252", f"{file.name} is not in UTF-8; it was read as Windows-1252"),
         (

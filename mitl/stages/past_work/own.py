@@ -35,6 +35,19 @@ class SubmissionRow:
     submission: RowSubmission
 
 
+def new_submission(said: RowSubmission, hit_id: int, status: str, raw_xml: str) -> NewSubmission:
+    """What a row says of its submission, to be stored on this HIT."""
+    return NewSubmission(
+        hit_id=hit_id,
+        worker=said.worker_id,
+        mturk_assignment_id=said.assignment_id,
+        accepted_at=said.accepted_at,
+        submitted_at=said.submitted_at,
+        status=status,
+        raw_xml=raw_xml,
+    )
+
+
 def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRow], int]:
     """The rows that hold a submission, each submission once, and how many rows hold none.
 
@@ -138,14 +151,11 @@ def store_own(
     """
     _adopt(context.session, own)
     submissions = [
-        NewSubmission(
-            hit_id=hit.id,
-            worker=row.submission.worker_id,
-            mturk_assignment_id=row.submission.assignment_id,
-            accepted_at=row.submission.accepted_at,
-            submitted_at=row.submission.submitted_at,
-            status=row.submission.status if row.submission.status in (APPROVED, REJECTED) else SUBMITTED,
-            raw_xml=row_document(
+        new_submission(
+            row.submission,
+            hit.id,
+            row.submission.status if row.submission.status in (APPROVED, REJECTED) else SUBMITTED,
+            row_document(
                 own_answers(layout, row.cells), KeptRows(file.sha256, file.columns, (row.row.cells,))
             ),
         )

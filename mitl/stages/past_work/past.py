@@ -17,6 +17,7 @@ from mitl.crowd.batch_csv import RowSubmission, find_layout
 from mitl.crowd.batch_csv import submission as row_submission
 from mitl.crowd.column_map import ColumnMap
 from mitl.crowd.context import Context
+from mitl.crowd.paying import APPROVED, REJECTED
 from mitl.crowd.result_file import KeptRows, ResultFile, kept_rows, row_document
 from mitl.db.store import answers as answer_store
 from mitl.db.store import columns
@@ -42,8 +43,8 @@ from mitl.stages.harvesting.deriving import (
     read_rows,
     reading_of,
 )
+from mitl.stages.past_work.own import new_submission
 
-APPROVED, REJECTED = "Approved", "Rejected"
 NOT_DECIDED = "not_decided"
 MAX_SHOWN = 5
 _Rows = tuple[tuple[str, ...], ...]
@@ -53,21 +54,13 @@ _Rows = tuple[tuple[str, ...], ...]
 class PastSubmission:
     """A submission of somebody else's batch, or of one whose HITs nobody can name."""
 
-    hit_id: str | None
-    """On the server that it was posted to."""
     page: str
     """Names the HIT within the environment where it has no id."""
-    wanted: int
-    assignment_id: str
-    worker_id: str
-    status: str
-    accepted_at: dt.datetime | None
-    submitted_at: dt.datetime | None
+    said: RowSubmission
     answers: str | tuple[tuple[str, str], ...]
     """The fields that the worker filled in, or the document that holds them."""
     kept: KeptRows
     read: PairedRow
-    odd_times: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +68,6 @@ class StoredPast:
     """What was written."""
 
     batch: str
-    batch_id: int
     submissions: int
     """That were not here before."""
     hits: int
@@ -124,7 +116,7 @@ def store_past(
         context.environment,
         [_new(submission, hit_ids[token]) for submission, token in zip(past, tokens, strict=True)],
     )
-    by_name = {(submission.assignment_id, submission.worker_id): submission for submission in past}
+    by_name = {(one.said.assignment_id, one.said.worker_id): one.said for one in past}
     new = {id_: by_name[one.mturk_assignment_id, one.worker] for id_, one in added.items()}
     _decide(session, {**said_else, **new, **decided})
     if file.sha256 in imported:
@@ -132,9 +124,7 @@ def store_past(
     else:
         remember(session, file, about.reading, batch_id)
     derive(session, readings, items, sorted({hit_ids[token] for token in tokens}))
-    return StoredPast(
-        hit_store.batch(session, batch_id).name, batch_id, len(added), len(new_hits), len(decided)
-    )
+    return StoredPast(hit_store.batch(session, batch_id).name, len(added), len(new_hits), len(decided))
 
 
 def _name_anew(
@@ -161,15 +151,7 @@ def _name_anew(
             continue
         if was.status != said.status:
             changed[document.id] = said
-        named[document.id] = NewSubmission(
-            hit_id=document.hit_id,
-            worker=said.worker_id,
-            mturk_assignment_id=said.assignment_id,
-            accepted_at=said.accepted_at,
-            submitted_at=said.submitted_at,
-            status=said.status,
-            raw_xml=document.raw_xml,
-        )
+        named[document.id] = new_submission(said, document.hit_id, said.status, document.raw_xml)
     taken = submission_store.rename(session, environment, named)
     if taken is not None:
         raise DatasetError(
@@ -214,7 +196,7 @@ def _shown(counts: Counter[str]) -> str:
 
 def _token(environment: Environment, one: PastSubmission) -> str:
     """In the place of a request token: HITs are unique by it."""
-    name = f"import:{environment}:{one.hit_id or one.page}"
+    name = f"import:{environment}:{one.said.hit_id or one.page}"
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:48]
 
 
@@ -224,7 +206,7 @@ def _new_hits(past: Sequence[PastSubmission], tokens: Sequence[str], known: dict
         if token not in known:
             by_token[token].append(submission)
     return [
-        PastHit(token, of_hit[0].hit_id, max(len(of_hit), *(submission.wanted for submission in of_hit)))
+        PastHit(token, of_hit[0].said.hit_id or None, max(len(of_hit), *(one.said.wanted for one in of_hit)))
         for token, of_hit in by_token.items()
     ]
 
@@ -253,16 +235,9 @@ def _batch(context: Context, about: PastBatch, new_hits: Sequence[PastHit], know
 
 def _new(one: PastSubmission, hit_id: int) -> NewSubmission:
     answers = one.answers if isinstance(one.answers, str) else list(one.answers)
-    return NewSubmission(
-        hit_id=hit_id,
-        worker=one.worker_id,
-        mturk_assignment_id=one.assignment_id,
-        accepted_at=one.accepted_at,
-        submitted_at=one.submitted_at,
-        # What a file shows as undecided was paid long ago; nothing here may try to pay for it.
-        status=REJECTED if one.status == REJECTED else APPROVED,
-        raw_xml=row_document(answers, one.kept),
-    )
+    # What a file shows as undecided was paid long ago; nothing here may try to pay for it.
+    status = REJECTED if one.said.status == REJECTED else APPROVED
+    return new_submission(one.said, hit_id, status, row_document(answers, one.kept))
 
 
 def _met_before(
@@ -272,7 +247,7 @@ def _met_before(
     imported: Mapping[str, ImportRow],
     readings: Mapping[str, Reading],
     items: ProjectItems,
-) -> dict[int, PastSubmission]:
+) -> dict[int, RowSubmission]:
     """Those that another file brought in before they were approved and that were decided since, by row.
 
     Raises:
@@ -280,10 +255,11 @@ def _met_before(
     """
     decided = {}
     for window in chunks(past):
-        names = {one.assignment_id for one in window}
+        names = {one.said.assignment_id for one in window}
         stored = submission_store.documents(context.session, context.environment, names)
         for one in window:
-            id_, document = stored.get((one.assignment_id, one.worker_id), (0, ""))
+            said = one.said
+            id_, document = stored.get((said.assignment_id, said.worker_id), (0, ""))
             kept = kept_rows(document)
             if kept is None or kept.sha256 == file.sha256 or kept.sha256 not in readings:
                 continue
@@ -291,15 +267,15 @@ def _met_before(
             before = paired(read_rows(reading, kept), items, numbered=reading.numbered)
             if _labels(before) != _labels(one.read):
                 raise DatasetError(
-                    f"{file.name!r} gives submission {one.assignment_id} of worker {one.worker_id} other answers than "
-                    f"{name!r}, which brought it in; if each file counts its submissions anew, put something that "
+                    f"{file.name!r} gives submission {said.assignment_id} of worker {said.worker_id} other answers "
+                    f"than {name!r}, which brought it in; if each file counts its submissions anew, put something that "
                     f"differs by file before the ids; if {name!r} was mapped wrongly, first bring it in again with "
                     "the right mapping"
                 )
-            layout = None if reading.mapping is None else reading.mapping.layout(find_layout(kept.columns))
-            was = "" if layout is None else row_submission(layout, kept.cells).status
-            if one.status in (APPROVED, REJECTED) and was not in (APPROVED, one.status):
-                decided[id_] = one
+            then = _said(kept, reading.mapping)
+            was = "" if then is None else then.status
+            if said.status in (APPROVED, REJECTED) and was not in (APPROVED, said.status):
+                decided[id_] = said
     return decided
 
 
@@ -307,7 +283,7 @@ def _labels(read: PairedRow) -> set[tuple[Pair, Label | None]]:
     return {(pair, answer.label) for pair, answer in read.answers if answer is not None}
 
 
-def _decide(session: Session, decided: Mapping[int, PastSubmission | RowSubmission]) -> None:
+def _decide(session: Session, decided: Mapping[int, RowSubmission]) -> None:
     """What its requester approved counts, what they rejected does not."""
     decisions: dict[Decision, list[int]] = defaultdict(list)
     findings: dict[int, list[Finding]] = {}

@@ -130,14 +130,11 @@ class BonusSender:
             submission=row.id,
             assignment=row.mturk_assignment_id,
             cents=cents,
-            cost_cents=cents + self._fee_cents(cents),
+            cost_cents=cents + (fee_cents(cents, 1) if self._endpoint.charges_fee else 0),
             reason=f"{text} {marked(reference)}",
             reference=reference,
             elsewhere=tuple(other.mturk_hit_id for other in others if other.id != row.id),
         )
-
-    def _fee_cents(self, cents: int) -> int:
-        return fee_cents(cents, 1) if self._endpoint.charges_fee else 0
 
     def check(self, fresh: Sequence[PlannedBonus], what: str) -> None:
         """Refuse what is above the ceiling or the balance, or was granted on other work.
@@ -210,11 +207,18 @@ class BonusSender:
 
     def _book(self, made: Sequence[tuple[PlannedBonus, int]]) -> None:
         for bonus, cents in made:
-            bookings = [(bonus.submission, BONUS, f"bonus:{bonus.key}", cents)]
-            if fee := self._fee_cents(cents):
-                bookings.append((bonus.submission, "fee", f"fee:bonus:{bonus.key}", fee))
-            journal.add_ledger(self._session, bookings)
-            self.sent[bonus.key] = replace(bonus, cents=cents, cost_cents=cents + fee)
+            charges_fee = self._endpoint.charges_fee
+            booked = book(self._session, bonus.submission, bonus.key, cents, charges_fee=charges_fee)
+            self.sent[bonus.key] = replace(bonus, cents=cents, cost_cents=booked)
+
+
+def book(session: Session, submission: int, key: str, cents: int, *, charges_fee: bool) -> int:
+    """Book a bonus that was granted on this submission, and its fee where one is charged; returns the cents of both."""
+    bookings = [(submission, BONUS, f"bonus:{key}", cents)]
+    if charges_fee:
+        bookings.append((submission, "fee", f"fee:bonus:{key}", fee_cents(cents, 1)))
+    journal.add_ledger(session, bookings)
+    return sum(booked for *_, booked in bookings)
 
 
 def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:

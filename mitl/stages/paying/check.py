@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
-from mitl.core.pricing import fee_cents, format_dollars
+from mitl.core.pricing import format_dollars
 from mitl.crowd.calls import THREADS
 from mitl.crowd.client import ListedBonus, MTurkClient
 from mitl.crowd.context import Context, open_context
@@ -28,6 +28,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JudgementSource, StageResult, Table, Verdict, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
+from mitl.stages.paying.bonuses import book
 from mitl.stages.paying.top_up import key_of_reference
 
 _SHOWN = 20
@@ -229,10 +230,7 @@ def _adopt(
             request = json.dumps({"environment": known.environment.value, "worker": bonus.worker_id})
             journal.plan(session, BONUS, [(key, None, request)], now)
             journal.mark_done(session, BONUS, {key: json.dumps(bonus.cents)}, now)
-            bookings = [(row.id, BONUS, f"bonus:{key}", bonus.cents)]
-            if charges_fee:
-                bookings.append((row.id, "fee", f"fee:bonus:{key}", fee_cents(bonus.cents, 1)))
-            journal.add_ledger(session, bookings)
+            book(session, row.id, key, bonus.cents, charges_fee=charges_fee)
             adopted.append(bonus)
     session.commit()
     return adopted

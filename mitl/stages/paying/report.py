@@ -230,14 +230,8 @@ class _Paid:
             Table(
                 "rewards an hour of active time",
                 (
-                    "wording",
-                    "HITs",
-                    "timed",
-                    "median min",
-                    "10th pct",
-                    "median",
-                    "90th pct",
-                    "under the floor",
+                    *("wording", "HITs", "timed", "median min"),
+                    *("10th pct", "median", "90th pct", "under the floor"),
                 ),
                 tuple(_wage_row(wages, self._least) for wages in self._wages),
             ),

@@ -254,24 +254,22 @@ def reverse(
     """
     with open_context(settings, environment, read_only=True) as context:
         chosen = context.environment
-    new = [
-        number
-        for number in numbers
-        if keep_reversal(settings, number, decision, chosen, now=dt.datetime.now(dt.UTC))
-    ]
-    done = carry_out_kept(settings, chosen, progress=progress)
-    if not new and not done.approved and not done.stands:
-        none = ReversalCounts(environment=chosen.value, reversed=0, approved=0)
-        return StageResult.nothing("that is reversed already", none, "mitl status")
-    use = "used" if decision is Decision.APPROVE else "not used"
+    for number in numbers:
+        keep_reversal(settings, number, decision, chosen, now=dt.datetime.now(dt.UTC))
     with open_context(settings, chosen, read_only=True) as context:
-        rows = find_submissions(context.session, chosen, numbers).values()
-    n_reversed = sum(row.decision is not Decision.REJECT for row in rows)
+        rows = find_submissions(context.session, chosen, numbers)
+    untold = [number for number, row in rows.items() if row.status == REJECTED]
+    done = carry_out_kept(settings, chosen, progress=progress)
+    with open_context(settings, chosen, read_only=True) as context:
+        rows = find_submissions(context.session, chosen, untold)
+    n_reversed = sum(row.decision is not Decision.REJECT for row in rows.values())
+    use = "used" if decision is Decision.APPROVE else "not used"
+    said = f"rejections reversed: {n_reversed:,}; the work is paid and its answers are {use}"
     return StageResult(
+        status="done" if untold or done.approved else "nothing_to_do",
         counts=ReversalCounts(environment=chosen.value, reversed=n_reversed, approved=done.approved),
         warnings=done.told,
-        lines=(f"rejections reversed: {n_reversed:,}; the work is paid and its answers are {use}",)
-        * bool(n_reversed),
+        lines=(said,) if n_reversed else () if untold else ("that is reversed already",),
         next="mitl status",
     )
 

@@ -99,16 +99,8 @@ def _known(context: Context, number: int) -> _Known:
 def _answers(known: _Known) -> Table:
     submitted = known.found
     measured = any(pair.played for pair in submitted.pairs)
-    columns = (
-        "place",
-        "role",
-        "answer",
-        "others",
-        "reasons",
-        "s",
-        *(["played"] if measured else []),
-        *known.sides,
-    )
+    played = ["played"] if measured else []
+    columns = ("place", "role", "answer", "others", "reasons", "s", *played, *known.sides)
     rows = (
         (
             pair.place,

@@ -153,17 +153,8 @@ def _agreement_row(name: str, found: Agreement | None) -> dict[str, object]:
 
 
 def _work(chosen: Environment, people: Sequence[WorkerEvidence], hourly: Mapping[str, int | None]) -> Table:
-    columns = (
-        "worker",
-        "HITs",
-        "used",
-        "waiting",
-        "golds",
-        "pass rate (90 %)",
-        "record",
-        "earned",
-        "an hour",
-    )
+    gold_columns = ("golds", "pass rate (90 %)", "record")
+    columns = ("worker", "HITs", "used", "waiting", *gold_columns, "earned", "an hour")
     rows = (
         (
             person.worker,
@@ -276,16 +267,7 @@ def _bins(chosen: Environment, bins: Sequence[WorkloadBin], whole: WorkloadBin) 
     return Table(
         f"workers on {chosen} by their HITs",
         ("HITs a worker", "workers", "submitted", "approved", "approve ratio"),
-        tuple(
-            (
-                name,
-                row.workers,
-                row.submitted,
-                row.approved,
-                percent(row.ratio),
-            )
-            for name, row in shown
-        ),
+        tuple((name, row.workers, row.submitted, row.approved, percent(row.ratio)) for name, row in shown),
     )
 
 
