@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from pathlib import Path
 from tokenize import TokenError
 from typing import TypeVar
 
 from mitl.datasets.files import read_json, readable
-from mitl.errors import DatasetError
+from mitl.errors import DatasetError, UsageError
 from mitl.records import Caption, IdKind, Image, RetrievalSet
 from mitl.records.forms import IMAGES
 
@@ -92,6 +92,20 @@ def by_id(what: str, items: Iterable[tuple[str, T]], source: object) -> dict[str
             )
         found[id_] = item
     return found
+
+
+def chosen_split(path: Path, splits: Collection[str], wanted: str | None) -> str:
+    """The split that is wanted, or the only one.
+
+    Raises:
+        UsageError: there are several and none is wanted, or another one is.
+    """
+    if wanted is None and len(splits) > 1:
+        raise UsageError(f"{str(path)!r} holds the splits {', '.join(splits)}; name one with --split")
+    name = wanted or next(iter(splits))
+    if name not in splits:
+        raise UsageError(f"{str(path)!r} has no split {name!r}; it holds {', '.join(splits)}")
+    return name
 
 
 WHAT = "a list of ids"

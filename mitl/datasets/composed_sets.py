@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mitl.datasets.assembling import assemble
+from mitl.datasets.assembling import assemble, chosen_split
 from mitl.datasets.files import caption_text, cell_id, read_json, text_of
-from mitl.datasets.finding import chosen_split
 from mitl.datasets.images import ImageFolder, Picture, locate
 from mitl.datasets.table import TableReading, Told
 from mitl.errors import DatasetError

@@ -1,13 +1,15 @@
 """Human scores of the likeness of texts (STS), of images (SIS) and of both (SITS), in the layout of CxC's CSVs.
 
 CxC names COCO's captions and images in a form of its own. A release of other items (`mitl rate release`) names them by
-their data set's own ids, in the same columns; both are read.
+their data set's own ids, in the same columns; both are read. A folder holds ``sts_<split>.csv``, ``sis_<split>.csv``
+and ``sits_<split>.csv`` of CxC's splits or of others; any of the three may be missing.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.assembling import by_id, id_kind, is_integer_id, tie_key
+from mitl.datasets.assembling import by_id, chosen_split, id_kind, is_integer_id, tie_key
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError, MetricError
 from mitl.records import Rating
@@ -212,3 +214,111 @@ def _score(row: Row, number: int, path: Path) -> float:
             f"row {number} of {str(path)!r} has the score {row[_SCORE]!r}, but scores go from 0 to 5"
         )
     return score
+
+
+PREFERRED = ("test", "val")
+"""CxC's splits, in the order in which one is taken where none is named."""
+RAW_FILE = "ratings.parquet"
+"""Every single rating, where a release holds them."""
+_FILE = re.compile(r"(sts|sis|sits)_([\w.-]+)\.csv")
+
+
+def splits_of(folder: Path) -> dict[str, tuple[Likeness, ...]]:
+    """Split → the tasks that it has files of, by the splits' names.
+
+    Raises:
+        DatasetError: there is no such folder, or it holds no file of ratings.
+    """
+    layout = "sts_<split>.csv, sis_<split>.csv or sits_<split>.csv, as CxC has them"
+    if not folder.is_dir():
+        raise DatasetError(f"there is no folder {str(folder)!r}; it should hold {layout}")
+    present: dict[str, set[str]] = {}
+    for path in folder.iterdir():
+        match = _FILE.fullmatch(path.name)
+        if match is not None and path.is_file():
+            present.setdefault(match[2], set()).add(match[1])
+    if not present:
+        raise DatasetError(f"{str(folder)!r} is not a folder of ratings; it should hold {layout}")
+    return {split: tuple(task for task in Likeness if task in present[split]) for split in sorted(present)}
+
+
+def choose_split(folder: Path, wanted: str | None = None) -> str:
+    """The split that is wanted; else ``test``, else ``val``, else the only one.
+
+    Raises:
+        DatasetError: see :func:`splits_of`.
+        UsageError: the folder lacks the split, or holds several and none of them is CxC's.
+    """
+    splits = splits_of(folder)
+    usual = next((split for split in PREFERRED if split in splits), None)
+    return chosen_split(folder, splits, usual if wanted is None else wanted)
+
+
+def is_coco_named(folder: Path, split: str) -> bool:
+    """Whether the first item of a split is called as CxC calls COCO's images and captions."""
+    task = splits_of(folder)[split][0]
+    column = COLUMNS[task][0]
+    rows = read_rows(rated_file(folder, task, split), "ratings in CxC's layout", (column,))
+    return bool(rows) and is_cxc_name(task.sides[0], str(rows[0][column]))
+
+
+def rated_file(folder: Path, task: Likeness, split: str) -> Path:
+    """The file of a task and a split."""
+    return folder / f"{task.value}_{split}.csv"
+
+
+def read_split(
+    folder: Path, split: str, wanted: Collection[Likeness] = tuple(Likeness)
+) -> dict[Likeness, pd.DataFrame]:
+    """Task → its rated pairs (``SCORED``), of the tasks wanted that have a file of this split.
+
+    Raises:
+        DatasetError: a file is malformed or holds no rows.
+    """
+    return {
+        task: read_scored(rated_file(folder, task, split), task)
+        for task in splits_of(folder)[split]
+        if task in wanted
+    }
+
+
+def read_raw_deviations(folder: Path, task: Likeness, scored: pd.DataFrame) -> np.ndarray:
+    """(pairs,) the standard deviation of each pair's single ratings, with n - 1 below; NaN where they are not known.
+
+    They stand in ``ratings.parquet``, either way round, where a release holds them; CxC's single ratings are not out.
+
+    Args:
+        scored: the pairs of the task, ``SCORED``.
+
+    Raises:
+        DatasetError: the file cannot be read.
+    """
+    path = folder / RAW_FILE
+    if not path.is_file():
+        return np.full(len(scored), np.nan)
+    rows = read_rows(path, "single ratings", ("task", "first", "second", "score"), ("counted",))
+    ratings = [
+        row
+        for row in rows
+        if row["task"] == task.value and row["score"] is not None and row.get("counted", True)
+    ]
+    ids = [
+        [bare_id(side, str(row[column])) for row in ratings]
+        for column, side in zip(("first", "second"), task.sides, strict=True)
+    ]
+    within = task.sides[0] == task.sides[1]
+    by_pair: dict[tuple[str, str], list[float]] = {}
+    for first, second, row in zip(*ids, ratings, strict=True):
+        if not isinstance(row["score"], (int, float)) or not math.isfinite(row["score"]):
+            raise DatasetError(
+                f"{str(path)!r} gives {first!r} and {second!r} the score {row['score']!r}; write scores as numbers"
+            )
+        by_pair.setdefault(_pair(first, second, within=within), []).append(float(row["score"]))
+    sd = {pair: float(np.std(scores, ddof=1)) for pair, scores in by_pair.items() if len(scores) > 1}
+    pairs = zip(scored["first"], scored["second"], strict=True)
+    return np.array([sd.get(_pair(*pair, within=within), np.nan) for pair in pairs], np.float64)
+
+
+def _pair(first: str, second: str, *, within: bool) -> tuple[str, str]:
+    """The pair whichever way round, where both items are of one side."""
+    return (second, first) if within and second < first else (first, second)

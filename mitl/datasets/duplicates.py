@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from mitl.records import PartKind
 
 MAX_DISTANCE = 4
 """Of 64 bits. Copies that were scaled or compressed again differ in a few; unrelated pictures in some 32."""
-_BLOCK = 4096
+_BLOCK = 1 << 20
 
 Hashes = NDArray[np.uint64]
 
@@ -78,24 +78,17 @@ def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambd
 
 def nearest(ours: Hashes, others: Hashes, *, max_distance: int = MAX_DISTANCE) -> list[Duplicate]:
     """Each of our pictures with a picture of the other set at most so many bits away; the nearest, first of equals."""
-    return [
-        Duplicate(place, other, distance)
-        for place, other, distance in _nearest(ours, others)
-        if distance <= max_distance
-    ]
-
-
-def _nearest(ours: Hashes, others: Hashes) -> Iterator[tuple[int, int, int]]:
-    if not len(others):
-        return
+    found = []
     for place, bits in enumerate(ours):
         best, at = 65, -1
-        for start in range(0, len(others), _BLOCK * 256):
-            distances = np.bitwise_count(np.bitwise_xor(others[start : start + _BLOCK * 256], bits))
+        for start in range(0, len(others), _BLOCK):
+            distances = np.bitwise_count(np.bitwise_xor(others[start : start + _BLOCK], bits))
             least = int(distances.argmin())
             if distances[least] < best:
                 best, at = int(distances[least]), start + least
-        yield place, at, best
+        if at >= 0 and best <= max_distance:
+            found.append(Duplicate(place, at, best))
+    return found
 
 
 def same_set(paths: Sequence[Path], others: Sequence[Path]) -> Path | None:

@@ -30,6 +30,10 @@ def readable(path: Path, what: str) -> Iterator[None]:
         raise DatasetError(f"there is no file {str(path)!r}; it should hold {what}") from error
     except IsADirectoryError as error:
         raise DatasetError(f"{str(path)!r} is a folder; a file with {what} is needed") from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"{str(path)!r} is not in UTF-8 ({error}); it should hold {what}, saved as UTF-8"
+        ) from error
     except OSError as error:
         told = str(error.strerror or error).splitlines()[0]  # pyarrow's have several
         raise DatasetError(f"{str(path)!r} cannot be read: {told}") from error
@@ -129,14 +133,11 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
                         "where a quote begins a text and none ends it; double such quotes, or take them out"
                     )
                 rows.append(row)
-    except (csv.Error, UnicodeDecodeError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            told = f"{error}; save it as UTF-8"
-        else:
-            line = 1 if reader is None else reader.reader.line_num
-            told = f"line {line}: {error}; is a quote at or before that line never closed, or not doubled?"
+    except csv.Error as error:
+        line = 1 if reader is None else reader.reader.line_num
         raise DatasetError(
-            f"{str(path)!r} is not a CSV file in UTF-8 ({told}); it should hold {what}"
+            f"{str(path)!r} is not a CSV file in UTF-8 (line {line}: {error}; is a quote at or before that line never "
+            f"closed, or not doubled?); it should hold {what}"
         ) from error
     return header, rows
 

@@ -15,7 +15,7 @@ import re
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import Any
 
+from mitl.datasets.assembling import chosen_split
 from mitl.datasets.columns import Holds, TableColumn
 from mitl.datasets.files import Row, is_parquet, once_each, read_json, readable
 from mitl.datasets.images import kind_of_name
@@ -172,20 +173,6 @@ def _by_split(files: Sequence[Path]) -> dict[str, Sequence[Path]]:
         name = match[1] if match else next(words, "all")
         splits[name] = [*splits.get(name, ()), file]
     return {"all": files} if "all" in splits else splits
-
-
-def chosen_split(path: Path, splits: Collection[str], wanted: str | None) -> str:
-    """The split that is wanted, or the only one.
-
-    Raises:
-        UsageError: there are several and none is wanted, or another one is.
-    """
-    if wanted is None and len(splits) > 1:
-        raise UsageError(f"{str(path)!r} holds the splits {', '.join(splits)}; name one with --split")
-    name = wanted or next(iter(splits))
-    if name not in splits:
-        raise UsageError(f"{str(path)!r} has no split {name!r}; it holds {', '.join(splits)}")
-    return name
 
 
 _NAME = re.compile(r"(?:(?P<owner>[\w.-]+)/)?(?P<name>[\w.-]+)(?::(?P<config>[\w.-]+))?")

@@ -321,18 +321,15 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     Raises:
         DatasetError: the file is missing or not in UTF-8, or a line is not JSON.
     """
-    try:
-        with readable(path, WHAT), path.open(encoding="utf-8-sig") as stream:
-            for number, line in enumerate(stream, start=1):
-                if line.strip():
-                    try:
-                        yield number, json.loads(line, object_pairs_hook=once_each)
-                    except (ValueError, RecursionError) as error:
-                        raise DatasetError(
-                            f"line {number} of {str(path)!r} is not valid JSON ({error}); write one object a line"
-                        ) from error
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{str(path)!r} is not in UTF-8 ({error}); save it as UTF-8") from error
+    with readable(path, WHAT), path.open(encoding="utf-8-sig") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                try:
+                    yield number, json.loads(line, object_pairs_hook=once_each)
+                except (ValueError, RecursionError) as error:
+                    raise DatasetError(
+                        f"line {number} of {str(path)!r} is not valid JSON ({error}); write one object a line"
+                    ) from error
 
 
 def _picker(rows: Sequence[Mapping[str, Any]]) -> Callable[[Sequence[str]], Iterator[Row]]:
@@ -373,8 +370,5 @@ def _barred(path: Path, notes: list[str]) -> tuple[list[str], list[dict[str, str
 
 
 def _text_lines(path: Path) -> list[str]:
-    try:
-        with readable(path, WHAT):
-            return path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{str(path)!r} is not in UTF-8 ({error}); save it as UTF-8") from error
+    with readable(path, WHAT):
+        return path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitl.datasets.assembling import assemble, by_id
+from mitl.datasets.assembling import assemble, by_id, chosen_split
 from mitl.datasets.files import caption_text, cell_id, document_text, readable, text_of
-from mitl.datasets.finding import chosen_split
 from mitl.datasets.row_sources import json_lines
 from mitl.datasets.table import TableReading, Told
 from mitl.errors import DatasetError
@@ -208,16 +207,13 @@ def _beir_queries(path: Path) -> Iterator[tuple[str, str]]:
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """(line without its end, where it stands); nothing is quoted in these files."""
-    try:
-        with (
-            readable(path, "texts or judgements, a line each"),
-            path.open(encoding="utf-8-sig", newline="\n") as file,
-        ):
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield line.rstrip("\r\n"), f"line {number} of {str(path)!r}"
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{str(path)!r} is not in UTF-8 ({error}); save it as UTF-8") from error
+    with (
+        readable(path, "texts or judgements, a line each"),
+        path.open(encoding="utf-8-sig", newline="\n") as file,
+    ):
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield line.rstrip("\r\n"), f"line {number} of {str(path)!r}"
 
 
 def _beir_judgements(path: Path) -> Iterator[_Judged]:

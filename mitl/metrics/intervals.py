@@ -184,14 +184,7 @@ def _matched(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryVa
 def _in_id_order(values: QueryValues) -> QueryValues:
     order = np.argsort(values.query_ids, kind="stable")
     weights = None if values.weights is None else values.weights[order]
-    return QueryValues(
-        values.metric,
-        values.query_ids[order],
-        values.values[order],
-        values.statistic,
-        weights,
-        values.left_out,
-    )
+    return replace(values, query_ids=values.query_ids[order], values=values.values[order], weights=weights)
 
 
 def _unmatched(one: Ids, other: Ids, metric: str) -> str:

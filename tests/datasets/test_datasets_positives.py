@@ -11,10 +11,9 @@ import pytest
 
 from mitl.datasets import official
 from mitl.datasets.coco import read_compact
-from mitl.datasets.cxc import positives, read_rated_pairs, read_scored, read_sits
+from mitl.datasets.cxc import positives, read_rated_pairs, read_raw_deviations, read_scored, read_sits
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.datasets.official import by_query, coco_test_ids, official_positives, read_positives
-from mitl.datasets.ratings import read_raw_deviations
 from mitl.errors import DatasetError
 from mitl.records import Caption, Exclusion, ExclusionKind, IdKind, Image, Rating, RetrievalSet
 from mitl.records.similarity import Likeness

@@ -213,7 +213,9 @@ def test_table_that_is_not_text_is_refused(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_bytes(b"image_id,caption\n1,\xff\xfe\n")
 
-    with pytest.raises(DatasetError, match="not a CSV file in UTF-8"):
+    with pytest.raises(
+        DatasetError, match=r"not in UTF-8 .* it should hold a table of pairs, saved as UTF-8"
+    ):
         read_table(path)
     path.unlink()
     with pytest.raises(DatasetError, match="holds no table that is known; it should hold a table"):

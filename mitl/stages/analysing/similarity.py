@@ -23,7 +23,7 @@ from mitl.analysis.similarity import (
     word_likeness,
 )
 from mitl.core.arrays import Floats
-from mitl.datasets.ratings import read_raw_deviations, read_split, splits_of
+from mitl.datasets.cxc import read_raw_deviations, read_split, splits_of
 from mitl.db.session import open_database
 from mitl.db.store import similarity as similarity_store
 from mitl.errors import MetricError

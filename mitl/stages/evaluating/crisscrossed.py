@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mitl.datasets.cxc import RatedPairs, read_scored
-from mitl.datasets.ratings import rated_file, read_split
+from mitl.datasets.cxc import RatedPairs, rated_file, read_scored, read_split
 from mitl.errors import DatasetError
 from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
 from mitl.metrics.crisscrossed import Task, across_positives, scored_pairs

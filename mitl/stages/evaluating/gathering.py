@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mitl.datasets.cxc import RatedPairs
+from mitl.datasets.cxc import RatedPairs, choose_split
 from mitl.datasets.objects import read_image_objects
-from mitl.datasets.ratings import choose_split
 from mitl.errors import DatasetError, StoreError, UsageError
 from mitl.metrics.crisscrossed import Task, image_positives, text_positives
 from mitl.metrics.intervals import QueryGroups

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from mitl.audits.evidence import answered, confirmed, refused
 from mitl.core.arrays import Flags, Floats, unpack_ids
+from mitl.datasets.cxc import choose_split, is_coco_named
 from mitl.datasets.official import OfficialSet
-from mitl.datasets.ratings import choose_split, is_coco_named
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.official import Fold, split_folds
 from mitl.metrics.partial_labels import CorrectedLabels, Rates
