@@ -16,16 +16,15 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import Request, WorkingTime
+from mitl.crowd.paying import time_of
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import open_work
 from mitl.db.store.hits import StoredHit
 from mitl.errors import UsageError
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.wages import work_time
 from mitl.proposals.sampling import gold_positives
 from mitl.records import Environment, Pair, several
-from mitl.settings import ASSIGNMENT_DURATION_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,10 @@ def find_pilots(
 
 
 def _seconds(session: Session, batch_id: int, environment: Environment, page_size: int) -> tuple[float, ...]:
-    """What the submissions say of a whole HIT: a page that measured fewer places counts at the same pace.
-
-    On the sandbox, claims stand: scripted workers answer in no time and claim a person's.
-    """
-    trusted = environment is Environment.SANDBOX
+    """What the submissions say of a whole HIT: a page that measured fewer places counts at the same pace."""
     seconds = []
     for page in open_work.measured_pages(session, batch_id):
-        time = work_time(
-            page.active_ms, page.accepted_at, page.submitted_at, ASSIGNMENT_DURATION_S, trusted=trusted
-        )
+        time = time_of(page.active_ms, page.accepted_at, page.submitted_at, environment)
         if time.ms is not None:
             seconds.append(page_size * time.ms / 1000 / page.places)
     return tuple(seconds)

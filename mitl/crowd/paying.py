@@ -5,6 +5,7 @@ Calls that bind (approve, reject, exclude) are journalled before they are made a
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from mitl.db.store.journal import Booking
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.parses import add_all_findings
 from mitl.errors import CrowdError
-from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
+from mitl.judgements.wages import PaidWork, WorkerPay, WorkTime, slow_work, work_time
 from mitl.records import Decision, Environment, Finding, several
 from mitl.records.results import listed
 from mitl.settings import ASSIGNMENT_DURATION_S, WAGE_FLOOR_CENTS_PER_HOUR, Settings
@@ -299,22 +300,30 @@ def floor_cents(settings: Settings, environment: Environment, given: int | None 
     return WAGE_FLOOR_CENTS_PER_HOUR[environment]
 
 
-def paid_work(settled: Sequence[SettledWork], environment: Environment) -> list[PaidWork]:
-    """The approved submissions; what waits for a decision or was refused has no wage.
+def time_of(
+    active_ms: int | None,
+    accepted_at: dt.datetime | None,
+    submitted_at: dt.datetime | None,
+    environment: Environment,
+) -> WorkTime:
+    """What a page claims to have taken, cut to what it can have been.
 
-    The sandbox owes nobody anything, so its pages' claims stand: practice with scripted workers shows what people
-    would be paid.
+    The sandbox owes nobody anything, so its pages' claims stand: practice with scripted workers, who answer in no time
+    and claim a person's, shows what people would be paid.
     """
     trusted = environment is Environment.SANDBOX
+    return work_time(active_ms, accepted_at, submitted_at, ASSIGNMENT_DURATION_S, trusted=trusted)
+
+
+def paid_work(settled: Sequence[SettledWork], environment: Environment) -> list[PaidWork]:
+    """The approved submissions; what waits for a decision or was refused has no wage."""
     return [
         PaidWork(
             id=row.id,
             worker=row.worker,
             batch=row.batch,
             template=row.template,
-            time=work_time(
-                row.active_ms, row.accepted_at, row.submitted_at, ASSIGNMENT_DURATION_S, trusted=trusted
-            ),
+            time=time_of(row.active_ms, row.accepted_at, row.submitted_at, environment),
             reward_cents=row.reward_cents,
             fee_cents=row.fee_cents,
             bonus_cents=row.bonus_cents,

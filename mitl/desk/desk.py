@@ -220,7 +220,7 @@ def _templates() -> jinja2.Environment:
         environment.filters[name] = getattr(words, name)
     environment.filters["count"] = several
     for name in (
-        *("LABELS", "LETTERS", "OUTCOMES", "OUTCOME_LETTERS", "ROLES", "DECISIONS", "SHORT_DECISIONS"),
+        *("LABELS", "LETTERS", "OUTCOMES", "OUTCOME_LETTERS", "ROLES", "DECISIONS"),
         *("STANDINGS", "ENVIRONMENTS", "FINDINGS", "RATER_MARKS"),
     ):
         environment.globals[name] = getattr(words, name)

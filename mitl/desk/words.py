@@ -34,15 +34,6 @@ DECISIONS = {
     Decision.DROP: "paid, not used",
     Decision.REJECT: "rejected: not paid",
 }
-SHORT_DECISIONS = {
-    Decision.NONE: "new",
-    Decision.PASS: "passed",
-    Decision.QUEUED: "waits",
-    Decision.APPROVE: "approved",
-    Decision.APPROVE_EXCLUDE: "paid, excluded",
-    Decision.DROP: "paid, not used",
-    Decision.REJECT: "rejected",
-}
 FINDINGS = {
     "gold_positive_failed": "Failed a control that fits.",
     "gold_negative_failed": "Failed a control that does not fit.",

@@ -95,7 +95,7 @@ def import_results(
             )
         with progress("import", len(file.rows)) as advance:
             bring = _bring_official if is_official(file.columns) else _bring_submissions
-            brought = bring(context, _Given(file, mapping, options))
+            brought = bring(context, file, mapping, options)
             advance(len(file.rows))
         if known is not None:
             # What the new mapping leaves out was read by the old one, and either environment may hold the file.
@@ -107,23 +107,16 @@ def import_results(
     return _result(file, context.environment, brought, read_again=before is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A file, and what the user says of it."""
-
-    file: ResultFile
-    mapping: ColumnMap | None
-    options: ImportOptions
-
-
-def _bring_official(context: Context, given: _Given) -> Brought:
-    file, session = given.file, context.session
+def _bring_official(
+    context: Context, file: ResultFile, mapping: ColumnMap | None, options: ImportOptions
+) -> Brought:
+    session = context.session
     items = project_items(session, item_store.dataset(session))
-    all_past, proposals, about = read_official(file, given.mapping, items)
-    past = known_only(all_past, file.name, skip_unknown=given.options.skip_unknown)
+    all_past, proposals, about = read_official(file, mapping, items)
+    past = known_only(all_past, file.name, skip_unknown=options.skip_unknown)
     if not past:
         raise DatasetError(f"{file.name!r} holds no row, so there is nothing to bring in")
-    if not given.options.count_again:
+    if not options.count_again:
         refuse_doubles(context, past, file.name)
     judged = _judged_before(context, past)
     return Brought(
@@ -135,20 +128,22 @@ def _bring_official(context: Context, given: _Given) -> Brought:
     )
 
 
-def _bring_submissions(context: Context, given: _Given) -> Brought:
-    file, session = given.file, context.session
-    layout = _layout(file, given.mapping)
+def _bring_submissions(
+    context: Context, file: ResultFile, said: ColumnMap | None, options: ImportOptions
+) -> Brought:
+    session = context.session
+    layout = _layout(file, said)
     rows, unanswered = submission_rows(file, layout)
     if not rows:
         raise DatasetError(f"{file.name!r} holds no submission, so there is nothing to bring in")
     own, foreign = sort_rows(context, rows)
     brought = Brought(own_rows=len(own), unanswered=unanswered)
     if foreign:
-        mapping = require_mapping(file, layout, given.mapping, foreign)
+        mapping = require_mapping(file, layout, said, foreign)
         items = project_items(session, item_store.dataset(session))
         reading = mapped_reading(file, layout, mapping, foreign)
         all_past = past_of_foreign(file, layout, reading, items, foreign)
-        past = known_only(all_past, file.name, skip_unknown=given.options.skip_unknown)
+        past = known_only(all_past, file.name, skip_unknown=options.skip_unknown)
         judged = _judged_before(context, past)
         brought = replace(
             brought,
@@ -158,7 +153,7 @@ def _bring_submissions(context: Context, given: _Given) -> Brought:
             left_out=len(all_past) - len(past),
         )
     else:
-        keep = given.mapping.keep if given.mapping else ()
+        keep = said.keep if said else ()
         require_known(layout.kind, layout.knows, file.columns, file.name, keep)
         remember(session, file, Reading(layout.kind), own[0][0].batch_id)
     new, settled = store_own(context, file, layout, own)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from sqlalchemy.orm import Session
 
+from mitl.crowd.paying import time_of
 from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
@@ -22,11 +23,9 @@ from mitl.db.store.worker_tallies import Conduct
 from mitl.judgements.conduct import Agreement, AnswerRun, agreement, entropy_of_counts, gold_interval
 from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
-from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label, PartKind
 from mitl.records.frames import LABELS
 from mitl.records.questions import GoldRule
-from mitl.settings import ASSIGNMENT_DURATION_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,19 +120,10 @@ def _usual(values: Iterable[float | None]) -> float | None:
 
 
 def usual_seconds(settled: Iterable[SettledWork], environment: Environment) -> dict[str, float]:
-    """Worker → median active seconds of a HIT, each cut to what it can have been.
-
-    A page's own claim stands on the sandbox, as it does for wages; a worker whose pages measured nothing is left out.
-    """
+    """Worker → median active seconds of a HIT, as for wages; a worker whose pages measured nothing is left out."""
     times: dict[str, list[int]] = defaultdict(list)
     for row in settled:
-        time = work_time(
-            row.active_ms,
-            row.accepted_at,
-            row.submitted_at,
-            ASSIGNMENT_DURATION_S,
-            trusted=environment is Environment.SANDBOX,
-        )
+        time = time_of(row.active_ms, row.accepted_at, row.submitted_at, environment)
         if time.ms is not None:
             times[row.worker].append(time.ms)
     return {worker: statistics.median(measured) / 1000 for worker, measured in times.items()}
