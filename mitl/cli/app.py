@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import os
 import shlex
 import sys
@@ -286,6 +287,21 @@ class Dollars(click.ParamType[int, Any]):
             self.fail(str(error), param, ctx)
 
 
+class Number(click.FloatRange):
+    """A finite number of a range; click's own takes "nan" for one of every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error that names the option where it is none or out of range."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is not in the range {self._describe_range()}", param, ctx)
+        return number
+
+
+SHARE = Number(0, 1, min_open=True, max_open=True)
+"""Of something, but neither none nor all of it."""
+SECONDS = Number(0, 604_800, min_open=True)
+"""To wait, a week at most: systems refuse to sleep for ages."""
 DOLLARS = Dollars()
 YES_TOTAL = click.option(
     "--yes-total",

@@ -12,15 +12,12 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, App, common, environment_options, together
+from mitl.cli.app import DOLLARS, SHARE, App, common, environment_options, together
 from mitl.records import AuditPurpose, Environment
 
-_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
-
-
 sample_options = together(
-    click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9]."),
-    click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound."),
+    click.option("--recall", type=SHARE, help="The lower bound you want [default: 0.9]."),
+    click.option("--confidence", type=SHARE, default=0.95, help="One-sided confidence of the bound."),
     click.option(
         "--max-cost",
         "max_cost_cents",
@@ -134,7 +131,7 @@ def show(app: App, environment: Environment | None) -> None:
 )
 @click.option(
     "--certify",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=SHARE,
     metavar="SHARE",
     help="Also estimate the cost of certifying this recall of the whole pool for a release made now.",
 )

@@ -10,6 +10,7 @@ import click
 from mitl.cli import Command, CommandGroup
 from mitl.cli.app import (
     DOLLARS,
+    SECONDS,
     YES_TOTAL,
     App,
     common,
@@ -159,7 +160,7 @@ def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
 )
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="SECONDS",
     help="--watch: time between polls; up to 16 times longer while nothing new arrives [default: 30].",
 )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import SHARE, App, Number, common, environment_options
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -31,19 +31,19 @@ def fuse(app: App, environment: Environment | None) -> None:
 @click.command("label", cls=Command)
 @click.option(
     "--error",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=SHARE,
     default=0.02,
     help="Tolerated share of each stratum's open pairs with a wrong machine label.",
 )
 @click.option(
     "--lost",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=SHARE,
     metavar="SHARE",
     help="The same for pairs labelled no match, where an error loses a match [default: as --error].",
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=SHARE,
     default=0.95,
     help="Confidence that the bound holds, in all strata at once.",
 )
@@ -55,7 +55,7 @@ def fuse(app: App, environment: Environment | None) -> None:
 )
 @click.option(
     "--siding",
-    type=click.FloatRange(0, 0.5),
+    type=Number(0, 0.5),
     metavar="SHARE",
     help="Largest share of workers who side with the machine when it is wrong; 0 bounds only the errors that "
     "answers reveal [default: measured on pairs that two workers answered].",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mitl.cli import CommandGroup
-from mitl.cli.app import App, WayChoice, common, environment_options
+from mitl.cli.app import SHARE, App, Number, WayChoice, common, environment_options
 from mitl.cli.publish import BILL, Posting, limit_option, posting_options, require_environment, workers_option
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
@@ -134,7 +134,7 @@ def publish_command(
 )
 @click.option(
     "--prior",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.0,
     help="Pseudo-wins each way between every two systems; above 0, scores exist even if a system never won.",
 )
@@ -146,7 +146,7 @@ def publish_command(
 @click.option("--samples", type=click.IntRange(1, 100_000), default=1000, help="Resamples.")
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=SHARE,
     default=0.95,
     help="Share of the resamples within the interval.",
 )

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from annotators.catalog import world_annotators
 from mitl.cli import Command
-from mitl.cli.app import App, common
+from mitl.cli.app import App, Number, common
 from mitl.errors import UsageError
 from mitl.records.results import printed_by
 from mitl.stages.setup.loading import KINDS, WORLDS
@@ -69,7 +69,7 @@ def _complete_dataset(
     multiple=True,
     metavar="ROLE=COLUMN",
     help="table: which column plays a role, e.g. caption=text; repeatable. Roles: image, sound, video, "
-    "reference, image_id,"
+    "reference, image_id, "
     "url, caption, caption_id, split.",
 )
 @click.option("--skip-empty", is_flag=True, help="table: skip empty captions instead of refusing the table.")
@@ -98,7 +98,7 @@ def _complete_dataset(
     default=WORLDS[0],
     help="scenes: the kind of items to generate.",
 )
-@click.option("--defect-share", type=click.FloatRange(0, 1), help="scenes: share of defective captions.")
+@click.option("--defect-share", type=Number(0, 1), help="scenes: share of defective captions.")
 @click.option("--cxc", type=click.Path(path_type=Path), help="CxC's sits CSV: human ratings to merge.")
 @click.option(
     "--exclude",

@@ -101,7 +101,7 @@ from mitl.settings import BACKENDS, ENGINES, Settings
     multiple=True,
     metavar="NAME|FILE",
     help="Encoder whose similar images choose caption pairs: efficientnet-lite0, a file of embeddings, an "
-    "annotator, or"
+    "annotator, or "
     "none; may be repeated [default: efficientnet-lite0, for scenes clip-mini].",
 )
 @click.option(

@@ -15,6 +15,7 @@ from mitl.cli.app import (
     DOLLARS,
     App,
     F,
+    Number,
     WayChoice,
     common,
     endpoint_option,
@@ -199,7 +200,7 @@ _BESIDE_RECONCILE = ("sandbox", "live", "endpoint_url", "reconcile")
 @limit_option("pairs", "--direction and --template")
 @click.option(
     "--overlap",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     default=0.0,
     help="Share of the pairs to ask a second worker too, to measure agreement.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import App, F, common, environment_options, together
+from mitl.cli.app import App, F, Number, common, environment_options, together
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -73,7 +73,7 @@ def release_argument(function: F) -> F:
 )
 @click.option(
     "--cxc-threshold",
-    type=click.FloatRange(0, 5),
+    type=Number(0, 5),
     default=3.0,
     help="Lowest SITS rating that counts as a match.",
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import App, common, endpoint_option, environment_options
+from mitl.cli.app import App, Number, common, endpoint_option, environment_options
 from mitl.errors import UsageError
 from mitl.records import Decision, Environment, OriginalVerdict
 
@@ -146,7 +146,7 @@ def settle(app: App, environment: Environment | None) -> None:
 @review.group("originals", invoke_without_command=True)
 @click.option(
     "--cxc-below",
-    type=click.FloatRange(0, 5),
+    type=Number(0, 5),
     default=3.0,
     help="CxC refuses an original that it rates under this.",
 )

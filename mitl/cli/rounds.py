@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options, together, total_confirmed
+from mitl.cli.app import (
+    DOLLARS,
+    SECONDS,
+    SHARE,
+    App,
+    common,
+    endpoint_option,
+    environment_options,
+    together,
+    total_confirmed,
+)
 from mitl.cli.publish import require_environment
 from mitl.cli.tables import printable
 from mitl.errors import UsageError
@@ -66,7 +76,7 @@ _wish_options = together(
     ),
     click.option(
         "--label-error",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        type=SHARE,
         help="Let the machine label the pairs it is sure of, with at most this share wrong.",
     ),
     click.option(
@@ -151,7 +161,7 @@ def next_(app: App, environment: Environment | None, yes: bool, dry_run: bool, *
 @_wish_options
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="SECONDS",
     help="Poll at this interval until all answers are in [default: look once and stop if some are missing].",
 )

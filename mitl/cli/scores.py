@@ -197,7 +197,7 @@ FOLDER = click.Path(path_type=Path)
 )
 @click.option(
     "--samples",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 100_000),
     default=1000,
     help="Resamples of intervals and of the paired test.",
 )

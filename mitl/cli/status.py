@@ -8,7 +8,7 @@ import sys
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import SECONDS, App, common, environment_options
 from mitl.cli.tables import printable
 from mitl.errors import UsageError
 from mitl.interrupts import how_to_stop
@@ -25,7 +25,7 @@ from mitl.records import Environment
 )
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="SECONDS",
     help="--watch: time between refreshes [default: 5].",
 )

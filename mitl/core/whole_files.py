@@ -32,6 +32,8 @@ NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 def part_name(path: Path) -> Path:
     """A hidden name beside ``path`` under which this process makes it; no two calls give the same."""
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return path.with_name(f".{path.name}.{_host()}.{os.getpid()}.{secrets.token_hex(4)}.part")
 
 
