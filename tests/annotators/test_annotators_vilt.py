@@ -601,6 +601,7 @@ ODD = (
 
 def test_word_pieces_are_those_of_transformers(shared_data):
     """Real captions and odd texts: the same ids, cut alike."""
+    pytest.importorskip("transformers", minversion="5.3", reason="5.0 cuts otherwise")
     import pyarrow.parquet as pq
 
     path = wordpieces.installed_wordpieces()

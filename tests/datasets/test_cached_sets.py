@@ -13,7 +13,9 @@ from mitl.datasets.table import TableReading, read_table
 from mitl.errors import DatasetError, UsageError
 from mitl.stages.setup.loading import kind_or_path
 
-datasets = pytest.importorskip("datasets", reason="the cache is written by the library itself")
+datasets = pytest.importorskip(
+    "datasets", minversion="5", reason="the cache is written by the library itself"
+)
 
 
 def prepare(cache, repo, config="default", *, of=1, splits=("train", "test")):

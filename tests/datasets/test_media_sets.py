@@ -125,7 +125,7 @@ def test_sounds_inside_a_parquet_become_files(tmp_path, bytes_in_structs):
 
 def test_what_the_datasets_library_saves_of_sounds_is_read(tmp_path):
     """`save_to_disk` with the feature Audio."""
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", minversion="5")
     pa = pytest.importorskip("pyarrow")
     features = datasets.Features({"audio": datasets.Audio(decode=False), "caption": datasets.Value("string")})
     table = pa.table({"audio": [{"bytes": tone(0.1), "path": "a.wav"}], "caption": ["a hum"]})

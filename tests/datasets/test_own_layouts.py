@@ -41,7 +41,9 @@ def texts(data):
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     """What the ``datasets`` library writes of two splits of pictures with lists of captions."""
-    datasets = pytest.importorskip("datasets", reason="the layouts are written by the library itself")
+    datasets = pytest.importorskip(
+        "datasets", minversion="5", reason="the layouts are written by the library itself"
+    )
     folder = tmp_path_factory.mktemp("hub")
     text = datasets.Value("string")
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.List(text), "img_id": text})

@@ -125,7 +125,7 @@ def test_beirs_loader_reads_the_folder(scored):
 def test_datasets_loads_every_table(scored, tmp_path, monkeypatch):
     """By the card's configurations, each with the split test."""
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", minversion="5")
     made = exported(scored[0], "hf")
 
     for way in ("i2t", "t2i"):
@@ -140,7 +140,7 @@ def test_datasets_loads_every_table(scored, tmp_path, monkeypatch):
 def test_an_export_under_an_old_name_is_read_anew(tmp_path, monkeypatch):
     """datasets keeps what it loaded under what the card says, so the card says what the tables hold."""
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", minversion="5")
 
     def matches(kind):
         folder = make(tmp_path / kind, kind)

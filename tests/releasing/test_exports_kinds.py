@@ -73,7 +73,7 @@ def test_runs_of_every_form_score_alike_in_pytrec_eval_and_ir_measures(project, 
 @FORMS
 def test_datasets_loads_the_items_of_every_form(project, form, tmp_path):
     """Texts, and files byte for byte under the feature of their kind; composed queries have both."""
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", minversion="5")
     made = exported("hf", "--format", "hf", *options(form))
     columns = dict(zip(form.sides, form.parts, strict=True))
 

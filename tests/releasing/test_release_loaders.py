@@ -94,7 +94,7 @@ def test_datasets_loads_the_folder(tmp_path, kind, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        datasets = pytest.importorskip("datasets")
+        datasets = pytest.importorskip("datasets", minversion="5")
         pandas = pytest.importorskip("pandas")
         folder = tmp_path / "release"
         write_release(folder, by_model(kind))
@@ -124,7 +124,7 @@ def test_datasets_loads_a_release_of_ratings(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        datasets = pytest.importorskip("datasets")
+        datasets = pytest.importorskip("datasets", minversion="5")
         release = write_ratings(tmp_path / "r", rated_world()).folder
         folder, cache = str(release), str(tmp_path / "cache")
         names = datasets.get_dataset_config_names(folder)
