@@ -26,8 +26,9 @@ _QUERIES = {
     CIRCO: ("annotations", re.compile(r"(.+)\.json")),
 }
 """Kind → the folder of its queries, and the files there, by their splits."""
-_CIRR_ROW = frozenset({"pairid", "reference", "caption"})
-_CIRCO_ROW = frozenset({"id", "reference_img_id", "relative_caption"})
+_CIRR_ROW = ("pairid", "reference", "caption")
+_CIRCO_ROW = ("id", "reference_img_id", "relative_caption")
+"""The columns of a query's id, reference and text."""
 _SURELY = 1.0
 """``target_soft`` of what CIRR's workers found to be as good as the target."""
 _COCO_FILE = re.compile(r"\d{12}\.jpg")
@@ -111,7 +112,7 @@ def read_composed_set(
     )
 
 
-def _rows(path: Path, needed: frozenset[str]) -> Iterator[tuple[Mapping[str, Any], str]]:
+def _rows(path: Path, needed: tuple[str, str, str]) -> Iterator[tuple[Mapping[str, Any], str]]:
     rows = read_json(path, f"a list of queries with {', '.join(sorted(needed))}")
     if not isinstance(rows, list):
         raise DatasetError(
@@ -119,7 +120,7 @@ def _rows(path: Path, needed: frozenset[str]) -> Iterator[tuple[Mapping[str, Any
         )
     for number, row in enumerate(rows, start=1):
         where = f"query {number} of {str(path)!r}"
-        if not isinstance(row, dict) or not needed <= row.keys():
+        if not isinstance(row, dict) or not row.keys() >= set(needed):
             raise DatasetError(
                 f"{where} is no object with {', '.join(sorted(needed))}; mend it, or fetch the file again"
             )
@@ -130,15 +131,13 @@ def _cirr_queries(path: Path) -> Iterator[_Query]:
     for row, where in _rows(path, _CIRR_ROW):
         soft = row.get("target_soft") or {}
         alike = isinstance(soft, dict) and [name for name, score in soft.items() if score == _SURELY]
-        yield _query(row, where, ("pairid", "reference", "caption"), row.get("target_hard"), alike)
+        yield _query(row, where, _CIRR_ROW, row.get("target_hard"), alike)
 
 
 def _circo_queries(path: Path) -> Iterator[_Query]:
     for row, where in _rows(path, _CIRCO_ROW):
         alike = row.get("gt_img_ids") or []
-        yield _query(
-            row, where, ("id", "reference_img_id", "relative_caption"), row.get("target_img_id"), alike
-        )
+        yield _query(row, where, _CIRCO_ROW, row.get("target_img_id"), alike)
 
 
 def _query(

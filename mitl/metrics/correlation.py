@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats
+from mitl.core.arrays import Floats, spans
 from mitl.core.statistics import percentile_interval
 from mitl.errors import MetricError
 from mitl.metrics.intervals import Interval, PairedTest
@@ -264,10 +264,9 @@ def _comparisons(
     images: Ids, wanted: Ids, own: Ids, captions_of: Positives, *, itself: bool
 ) -> tuple[Ids, Ids]:
     """(C,) each: a pair, ascending, and a caption of its image that its caption is compared with."""
-    counts = captions_of.counts[images]
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    counts, starts = captions_of.counts[images], captions_of.offsets[images]
     pair = np.repeat(np.arange(len(images)), counts)  # (C,) the pair of each comparison
-    other = own[np.arange(starts[-1]) + np.repeat(captions_of.offsets[images] - starts[:-1], counts)]
+    other = own[spans(starts, starts + counts)]
     compared = np.full(len(pair), True) if itself else other != wanted[pair]
     pair, other = pair[compared], other[compared]
     left = np.bincount(pair, minlength=len(images))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mitl.analysis.diversity import tau_b_rows
 from mitl.core.arrays import Floats
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids, ItemsOfQueries, Places, QueryValues, Short, integer_ids
-from mitl.metrics.ranks import NOTHING, ArrayRankings, Rankings
+from mitl.metrics.positives import Ids, ItemsOfQueries, Positives, QueryValues, Short, integer_ids
+from mitl.metrics.ranks import NOTHING, ArrayRankings, Rankings, ranks_in, runs
 from mitl.records import Label
 
 Gain = Callable[[Floats], Floats]
@@ -25,8 +25,6 @@ FOUR_GRADES: Mapping[str, float] = {Label.YES: 3.0, Label.WEAK_YES: 2.0, Label.W
 """The four answers as evenly spaced grades."""
 CXC_RANGE = (0.0, 5.0)
 """CxC's scores of similarity lie here; they serve as grades as they are."""
-_CELLS = 1 << 22
-"""Comparisons, or places, in one go: some 100 MB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,25 +249,12 @@ def _sums(labels: GradedLabels, gains: Floats, ranks: Ids, k: int) -> Floats:
 def _ranks(rankings: Rankings, labels: GradedLabels, depth: int) -> Ids:
     """(P,) the rank of each graded item in its query's ranking, 0 where the ranking lacks it."""
     rows = rankings.rows_of(labels.query_ids)
-    graded = Places.of(np.unique(labels.item_ids), "graded items")
-    columns = graded.find(labels.item_ids)
-    ranks = np.zeros(len(columns), dtype=np.int64)
-    for part in _slices(len(rows), depth + len(graded)):
-        places = graded.find(rankings.block(rows[part], 0, depth))  # (B, depth)
-        row, place = np.nonzero(places >= 0)
-        column = places[row, place]
-        table = np.zeros((len(places), len(graded)), dtype=np.int32)
-        table[row, column] = place + 1
-        start, stop = labels.offsets[part.start], labels.offsets[min(part.stop, len(rows))]
-        graded_rows = labels.rows[start:stop] - part.start
-        ranks[start:stop] = table[graded_rows, columns[start:stop]]
-        wanted = np.zeros(table.shape, dtype=np.bool_)
-        wanted[graded_rows, columns[start:stop]] = True
-        twice = np.flatnonzero(wanted[row, column] & (table[row, column] != place + 1))
-        if len(twice):
-            query = labels.query_ids[part.start + row[twice[0]]]
-            raise MetricError(f"the ranking of query {query} names item {graded.ids[column[twice[0]]]} twice")
-    return ranks
+    graded = Positives(labels.query_ids, labels.offsets, labels.item_ids)
+    ranks = [
+        ranks_in(rankings.block(rows[part], 0, depth), graded.take(part))
+        for part in np.split(np.arange(len(rows)), [part.stop for part in runs(labels.counts, depth)][:-1])
+    ]
+    return np.concatenate(ranks)
 
 
 def _refuse_short(labels: GradedLabels, ranks: Ids, ends: Ids, k: int, ungraded: Ungraded) -> None:
@@ -290,8 +275,3 @@ def _refuse_short(labels: GradedLabels, ranks: Ids, ends: Ids, k: int, ungraded:
             f"ranking, which holds {found[row]} of {labels.counts[row]}; rank deeper, or count the missing ones as "
             "earning nothing (short='zero')"
         )
-
-
-def _slices(rows: int, width: int) -> Iterator[slice]:
-    size = max(1, _CELLS // max(1, width))
-    yield from (slice(start, start + size) for start in range(0, rows, size))

@@ -126,6 +126,20 @@ class PartialLabels:
         """The same where all that is not judged is no match."""
         return replace(self, chances=np.where(self.judged, self.chances, 0.0), remainder=0.0)
 
+    def listing(self, queries: Ids, items: Ids, chances: Floats | Flags, *, judged: bool) -> PartialLabels:
+        """The same without weights, these further pairs listed too."""
+        return PartialLabels.of(
+            self.query_ids,
+            self.gallery,
+            (
+                np.concatenate([self.query_ids[self.rows], queries]),
+                np.concatenate([self.items, items]),
+            ),
+            np.concatenate([self.chances, chances]),
+            np.concatenate([self.judged, np.full(len(items), judged)]),
+            remainder=self.remainder,
+        )
+
     def known(self, queries: Ids, items: Ids, labels: Flags) -> PartialLabels:
         """The same with these pairs' labels known, of those whose query is among these."""
         rows = places(self.query_ids, queries)
@@ -136,17 +150,8 @@ class PartialLabels:
         old, new = listed >= 0, listed < 0
         chances[listed[old]] = labels[old]
         judged[listed[old]] = True
-        updated = PartialLabels.of(
-            self.query_ids,
-            self.gallery,
-            (
-                np.concatenate([self.query_ids[self.rows], self.query_ids[rows[new]]]),
-                np.concatenate([self.items, items[new]]),
-            ),
-            np.concatenate([chances, labels[new].astype(np.float64)]),
-            np.concatenate([judged, np.ones(int(new.sum()), np.bool_)]),
-            remainder=self.remainder,
-        )
+        known = replace(self, chances=chances, judged=judged)
+        updated = known.listing(self.query_ids[rows[new]], items[new], labels[new], judged=True)
         weights = self.weights_of(updated.rows, updated.items)
         return replace(updated, weights=weights, remainder_weight=self.remainder_weight)
 

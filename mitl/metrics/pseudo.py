@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats
+from mitl.core.arrays import Floats, spans
 from mitl.errors import MetricError
 from mitl.metrics.graded import kendall_dense
 from mitl.metrics.positives import Ids, QueryValues
@@ -58,7 +58,7 @@ class CaptionLabels:
         for begin in range(0, len(places), size):
             some = places[begin : begin + size]
             counts = starts[some + 1] - starts[some]
-            captions = np.concatenate([order[starts[image] : starts[image + 1]] for image in some])
+            captions = order[spans(starts[some], starts[some + 1])]
             near = self.vectors[captions] @ self.vectors.T
             firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
             labels[begin : begin + size] = np.maximum.reduceat(near, firsts, axis=0)

@@ -114,16 +114,7 @@ def _fitted(features: Floats, said: Floats, taught: Flags) -> Floats:
 def _listed(judged: PartialLabels, rankings: Sequence[Rankings]) -> PartialLabels:
     queries, items = fused_pairs(rankings, judged.query_ids, DEPTH)
     new = judged.find(places(judged.query_ids, queries), items) < 0
-    return PartialLabels.of(
-        judged.query_ids,
-        judged.gallery,
-        (
-            np.concatenate([judged.query_ids[judged.rows], queries[new]]),
-            np.concatenate([judged.items, items[new]]),
-        ),
-        np.concatenate([judged.chances, np.zeros(int(new.sum()))]),
-        np.concatenate([judged.judged, np.zeros(int(new.sum()), np.bool_)]),
-    )
+    return judged.listing(queries[new], items[new], np.zeros(int(new.sum())), judged=False)
 
 
 def fused_pairs(rankings: Sequence[Rankings], query_ids: Ids, depth: int) -> tuple[Ids, Ids]:

@@ -356,7 +356,7 @@ def first_ranks(
     active = np.flatnonzero(lengths)
     while len(active):
         stop = min(stop, int(lengths[active].max()))
-        for part in _parts(positives.counts[active], stop - start):
+        for part in runs(positives.counts[active], stop - start):
             chosen = active[part]
             items = rankings.block(rows[chosen], start, stop)
             ended = stop - np.maximum(start, np.minimum(stop, lengths[chosen]))  # places beyond the end
@@ -386,7 +386,7 @@ def _first_members(
     return np.where(first > 0, among, 0), inside_until[:, -1].astype(np.int64)
 
 
-def _parts(counts: Ids, width: int) -> Iterator[slice]:
+def runs(counts: Ids, width: int) -> Iterator[slice]:
     """Runs of queries whose positives times the width stay within ``_CELLS``, one query at least."""
     work = np.cumsum(np.maximum(counts, 1) * max(width, 1))
     start = 0

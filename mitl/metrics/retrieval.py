@@ -92,7 +92,7 @@ def score_rankings(rankings: Rankings, positives: Positives, scoring: MetricRequ
 
         def heads() -> Iterator[PositiveRanks]:
             for block in _query_blocks(scored, near, longest):
-                part = _rows(scored, block)
+                part = scored.take(np.arange(block.start, block.stop))
                 depth = _depth(part.counts, near, longest)
                 ranks = ranks_in(rankings.block(rows[block], 0, depth), part)
                 yield PositiveRanks.of(part, ranks, lengths[block], depth)
@@ -124,7 +124,7 @@ def score_ranks(
 
     def blocks() -> Iterator[PositiveRanks]:
         for block in _query_blocks(scored, asked, gallery):
-            part = _rows(scored, block)
+            part = scored.take(np.arange(block.start, block.stop))
             part_ranks = ranks[scored.offsets[block.start] : scored.offsets[block.stop]]
             depth = _depth(part.counts, asked, gallery)
             yield PositiveRanks.of(part, part_ranks, np.full(len(part), gallery), depth)
@@ -193,13 +193,6 @@ def _query_blocks(positives: Positives, asked: Sequence[Asked], longest: int) ->
     size = max(1, _CELLS // (per_query * max(1, _depth(positives.counts, asked, longest))))
     for start in range(0, len(positives), size):
         yield slice(start, min(start + size, len(positives)))
-
-
-def _rows(positives: Positives, block: slice) -> Positives:
-    offsets: Ids = positives.offsets[block.start : block.stop + 1]
-    return Positives(
-        positives.query_ids[block], offsets - offsets[0], positives.item_ids[offsets[0] : offsets[-1]]
-    )
 
 
 def _refuse_short(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mitl.errors import MetricError
-from mitl.metrics import graded
+from mitl.metrics import ranks
 from mitl.metrics.graded import (
     CXC_RANGE,
     FOUR_GRADES,
@@ -131,7 +131,7 @@ def test_ranking_by_grade_is_perfect(world, k):
 def test_values_do_not_depend_on_how_much_is_held_at_once(monkeypatch):
     whole = scored(ndcg(QUERIES, RANKINGS, of(LABELS), k=3))
 
-    monkeypatch.setattr(graded, "_CELLS", 13)
+    monkeypatch.setattr(ranks, "_CELLS", 13)
 
     assert scored(ndcg(QUERIES, RANKINGS, of(LABELS), k=3)) == whole
 
