@@ -25,7 +25,7 @@ from mitl.db.store.answers import submission_key
 from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import CrowdError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, JudgementSource, StageResult, Table, Verdict, several
+from mitl.records import Environment, StageResult, Table, Verdict, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import book
@@ -90,7 +90,7 @@ def check_pay(
         with open_same_endpoint(context) as endpoint:
             with reading(context.session):
                 books = _Books.of(context)
-            on_server = _listed(endpoint.client(), books.hit_ids, progress)
+            on_server = _listed(endpoint.client(), tuple(books.rewards), progress)
         adopted: list[ListedBonus] = []
         if adopt:
             adopted = _adopt(context, books, on_server, charges_fee=endpoint.charges_fee)
@@ -104,33 +104,25 @@ class _Books:
     """What this project has booked."""
 
     environment: Environment
-    hit_ids: tuple[str, ...]
-    """On the server, of HITs that were posted from here."""
     settled: dict[str, SettledWork]
     """By the submission's key."""
     rewards: dict[str, int]
-    """HIT → cents of one assignment."""
+    """HIT that was posted from here, by its id on the server → cents of one assignment."""
     bonuses: dict[int, list[int]]
 
     @classmethod
     def of(cls, context: Context) -> _Books:
         """All of an environment."""
         session, environment = context.session, context.environment
-        batches = {
-            batch.id: batch
-            for batch in hit_store.batches(session, environment)
-            if batch.source is JudgementSource.CROWD
-        }
-        posted = [
-            (hit.mturk_hit_id, batches[hit.batch_id].reward_cents)
-            for hit in hit_store.hits(session, environment)
-            if hit.mturk_hit_id is not None and hit.batch_id in batches
-        ]
+        rewards = {batch.id: batch.reward_cents for batch in hit_store.posted_batches(session)}
         return cls(
             environment=environment,
-            hit_ids=tuple(hit_id for hit_id, _ in posted),
             settled={row.key: row for row in ledger.settled_work(session, environment)},
-            rewards=dict(posted),
+            rewards={
+                hit.mturk_hit_id: rewards[hit.batch_id]
+                for hit in hit_store.hits(session, environment)
+                if hit.mturk_hit_id is not None and hit.batch_id in rewards
+            },
             bonuses=ledger.bonuses(session, environment),
         )
 

@@ -31,7 +31,7 @@ from mitl.db.store.statements import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.protocol.answer_xml import xml_safe
-from mitl.records import UNDECIDED, Decision, Environment, JournalState, JudgementSource, StageResult
+from mitl.records import UNDECIDED, Decision, Environment, JournalState, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import judge, reversible_until, utc
@@ -186,8 +186,7 @@ def rejection_of(session: Session, row: StoredAssignment) -> Rejection | None:
 
 def is_imported(session: Session, row: StoredAssignment) -> bool:
     """Whether a submission came from a file of past work, so that no server of this project knows it."""
-    sources = {batch.name: batch.source for batch in hit_store.batches(session)}
-    return sources[row.batch] is JudgementSource.IMPORT
+    return row.batch not in {batch.name for batch in hit_store.posted_batches(session)}
 
 
 def keep_reversal(
