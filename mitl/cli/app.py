@@ -142,7 +142,7 @@ def common(function: F) -> F:
     """Add the common options and hand the command an ``App`` in their place."""
     option = functools.partial(click.option, cls=CommonOption)
 
-    @option("--project", type=click.Path(path_type=Path), help="Project folder [default: here].")
+    @option("--project", type=PLACE, help="Project folder [default: here].")
     @option("--db", metavar="URL", help="Pipeline database [default: sqlite:///PROJECT/mitl.db].")
     @option("--crowd-db", metavar="URL", help="Crowd server's database [default: PROJECT/crowd.db].")
     @option("--seed", type=int, help="Seed of every random draw [default: mitl.toml, 0].")
@@ -298,17 +298,15 @@ class Number(click.FloatRange):
         return number
 
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+PLACE = click.Path(path_type=Path)
+"""Of a file or a folder; whoever opens it says which."""
 SHARE = Number(0, 1, min_open=True, max_open=True)
 """Of something, but neither none nor all of it."""
 SECONDS = Number(0, 604_800, min_open=True)
 """To wait, a week at most: systems refuse to sleep for ages."""
 DOLLARS = Dollars()
-YES_TOTAL = click.option(
-    "--yes-total",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="On live: the exact total, instead of typing it.",
-)
+YES_TOTAL = click.option("--yes-total", type=DOLLARS, help="On live: the exact total, instead of typing it.")
 
 
 def total_confirmed(

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, SHARE, App, common, environment_options, together
+from mitl.cli.app import DOLLARS, FILE, SHARE, App, common, environment_options, together
 from mitl.records import AuditPurpose, Environment
 
 sample_options = together(
@@ -22,7 +22,6 @@ sample_options = together(
         "--max-cost",
         "max_cost_cents",
         type=DOLLARS,
-        metavar="DOLLARS",
         help="Upper limit on the cost of all its answers.",
     ),
     click.option("--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata."),
@@ -112,35 +111,22 @@ def show(app: App, environment: Environment | None) -> None:
     default=0.1,
     help="For labels under a bound: share of workers who side with the machine where it is wrong, 0 to 0.5.",
 )
-@click.option(
-    "--budget", "budget_cents", type=DOLLARS, metavar="DOLLARS", help="Show what this much money reaches."
-)
+@click.option("--budget", "budget_cents", type=DOLLARS, help="Show what this much money reaches.")
 @click.option("--template", metavar="NAME", help="Price this wording [default: that of the latest batch].")
 @click.option(
     "--reward",
     "reward_cents",
     type=DOLLARS,
-    metavar="DOLLARS",
     help="Per HIT [default: as `mitl publish` computes it].",
 )
-@click.option(
-    "--assignments",
-    type=click.IntRange(min=1, max=100),
-    default=1,
-    help="Workers for each HIT.",
-)
+@click.option("--assignments", type=click.IntRange(min=1, max=100), default=1, help="Workers for each HIT.")
 @click.option(
     "--certify",
     type=SHARE,
     metavar="SHARE",
     help="Also estimate the cost of certifying this recall of the whole pool for a release made now.",
 )
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a plot of the frontier to this SVG file.",
-)
+@click.option("--plot", type=FILE, metavar="FILE", help="Write a plot of the frontier to this SVG file.")
 @environment_options
 @common
 def plan_answers(

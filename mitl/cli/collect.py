@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mitl.cli import CommandGroup
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import FILE, App, common, environment_options
 from mitl.cli.publish import BILL, Posting, limit_option, posting_options, require_environment
 from mitl.records import Environment
 
@@ -41,7 +41,7 @@ def command() -> None:
 )
 @click.option(
     "--items",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Ids to choose from, one per line [default: every image without caption].",
 )
@@ -154,7 +154,7 @@ def publish_command(
     "--out",
     "--to",
     "to",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write the texts beside their pictures to this HTML file.",
 )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, App, common, environment_options
+from mitl.cli.app import DOLLARS, FILE, App, common, environment_options
 from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
 from mitl.errors import UsageError
 from mitl.records import Environment
@@ -54,9 +54,6 @@ def _until(text: str) -> dt.timedelta | None:
 LIFETIME = Lifetime()
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
 @click.command("serve", cls=Command)
 @click.option(
     "--host",
@@ -90,8 +87,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Folder of copies that answer for such addresses, as FOLDER/code.jquery.com/jquery-3.7.1.min.js "
     "[default: PROJECT/vendored, where it exists].",
 )
-@click.option("--tls-cert", type=_FILE, help="PEM file of the certificate chain to speak TLS with.")
-@click.option("--tls-key", type=_FILE, help="PEM file of its private key, without a password.")
+@click.option("--tls-cert", type=FILE, help="PEM file of the certificate chain to speak TLS with.")
+@click.option("--tls-key", type=FILE, help="PEM file of its private key, without a password.")
 @click.option(
     "--public-url",
     metavar="URL",
@@ -219,7 +216,7 @@ def revoke(app: App, number: int) -> None:
 @click.option(
     "--export",
     "credentials",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write one environment's pair as a new AWS credentials file (mode 600), for programs on other machines.",
 )
@@ -245,13 +242,7 @@ def operator(app: App, base_url: str | None) -> None:
 
 
 @crowd.command("budget")
-@click.option(
-    "--set",
-    "amount",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="The live budget; the sandbox always has 10,000.00.",
-)
+@click.option("--set", "amount", type=DOLLARS, help="The live budget; the sandbox always has 10,000.00.")
 @common
 def budget(app: App, amount: int | None) -> None:
     """Show the money of both environments, or set the live budget."""
@@ -272,13 +263,7 @@ def payments(app: App, environment: Environment | None) -> None:
 
 @crowd.command("person")
 @click.argument("name", metavar="WORKER")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    metavar="FILE.zip",
-    help="Where to write it (mode 600).",
-)
+@click.option("--out", type=FILE, required=True, metavar="FILE.zip", help="Where to write it (mode 600).")
 @click.option("--replace", is_flag=True, help="Overwrite another file that is there.")
 @common
 def person(app: App, name: str, out: Path, replace: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import App, F, common, environment_options, together
+from mitl.cli.app import FILE, App, F, common, environment_options, together
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -138,9 +138,7 @@ def list_all(app: App, base_url: str | None) -> None:
 
 @panel.command("visits")
 @click.argument("slug")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write them to this file as CSV instead."
-)
+@click.option("--out", type=FILE, help="Write them to this file as CSV instead.")
 @click.option("--replace", is_flag=True, help="--out: overwrite another file that is there.")
 @common
 def visits(app: App, slug: str, out: Path | None, replace: bool) -> None:

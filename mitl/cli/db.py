@@ -8,10 +8,9 @@ from typing import Literal
 import click
 
 from mitl.cli import CommandGroup
-from mitl.cli.app import App, common
+from mitl.cli.app import PLACE, App, common
 
 Line = Literal["pipeline", "crowd"]
-_DUMP = click.Path(path_type=Path)
 
 
 _only = click.option(
@@ -49,7 +48,7 @@ def current(app: App) -> None:
 
 
 @command.command("backup")
-@click.argument("target", type=_DUMP)
+@click.argument("target", type=PLACE)
 @_only
 @common
 def backup(app: App, target: Path, only: Line | None) -> None:
@@ -65,7 +64,7 @@ def backup(app: App, target: Path, only: Line | None) -> None:
 
 
 @command.command("restore")
-@click.argument("source", type=_DUMP)
+@click.argument("source", type=PLACE)
 @_only
 @click.option(
     "--replace",
@@ -84,7 +83,7 @@ def restore(app: App, source: Path, only: Line | None, replace: bool) -> None:
 
 
 @command.command("verify")
-@click.argument("source", type=_DUMP, required=False)
+@click.argument("source", type=PLACE, required=False)
 @common
 def verify(app: App, source: Path | None) -> int:
     """Check both databases, or the dump SOURCE: files, references between rows, money, states. Changes nothing.

@@ -10,6 +10,7 @@ import click
 from mitl.cli import Command, CommandGroup
 from mitl.cli.app import (
     DOLLARS,
+    PLACE,
     SECONDS,
     YES_TOTAL,
     App,
@@ -72,9 +73,7 @@ def _require_one(batches: tuple[str, ...], everything: bool, orphans: bool, verb
 @click.argument("batch")
 @click.option("--assignments", type=click.IntRange(min=2), help="Workers per HIT in all; at most 9.")
 @click.option("--days", type=click.IntRange(1, 364), help="Days from now during which the HITs can be taken.")
-@click.option(
-    "--max-cost", "max_cost_cents", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this."
-)
+@click.option("--max-cost", "max_cost_cents", type=DOLLARS, help="Refuse a bill above this.")
 @YES_TOTAL
 @environment_options
 @endpoint_option
@@ -134,12 +133,7 @@ def delete_command(
     help="The truth that the workers know, with errors [default: that of the data set: scenes, official on "
     "COCO's test split, else original].",
 )
-@click.option(
-    "--hits-per-worker",
-    type=click.IntRange(min=1),
-    default=10,
-    help="HITs per scripted worker.",
-)
+@click.option("--hits-per-worker", type=click.IntRange(min=1), default=10, help="HITs per scripted worker.")
 @click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs.")
 @common
 def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
@@ -167,13 +161,13 @@ def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
 @click.option(
     "--from",
     "file",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Import past work from a file: a batch CSV, results of the command line tools, rows of boto3's "
     "list_assignments_for_hit, or mturk_parsed.csv; each plain or .gz. Nothing is fetched.",
 )
 @click.option(
     "--columns",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="--from: TOML file that says which column of a foreign batch holds what.",
 )
 @click.option("--skip-unknown", is_flag=True, help="--from: skip answers about items that the project lacks.")

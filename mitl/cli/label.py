@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import SHARE, App, Number, common, environment_options
+from mitl.cli.app import FILE, SHARE, App, Number, common, environment_options
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -62,7 +62,7 @@ def fuse(app: App, environment: Environment | None) -> None:
 )
 @click.option(
     "--scores",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Probabilities of a match made elsewhere, without the sample's answers: CSV or Parquet with image_id, "
     "caption_id and probability [default: the newest of `mitl fuse`].",

@@ -9,6 +9,7 @@ import click
 from mitl.cli import CommandGroup
 from mitl.cli.app import (
     DOLLARS,
+    FILE,
     YES_TOTAL,
     App,
     common,
@@ -21,18 +22,8 @@ from mitl.records import Environment
 
 @click.group("pay", cls=CommandGroup, invoke_without_command=True)
 @environment_options
-@click.option(
-    "--floor",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="Compare wages with this hourly floor [default: mitl.toml].",
-)
-@click.option(
-    "--csv",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a row for each batch and worker.",
-)
+@click.option("--floor", type=DOLLARS, help="Compare wages with this hourly floor [default: mitl.toml].")
+@click.option("--csv", type=FILE, metavar="FILE", help="Write a row for each batch and worker.")
 @common
 def command(app: App, environment: Environment | None, floor: int | None, csv: Path | None) -> None:
     """Show what was paid: rewards, fees and bonuses by batch and by worker, and the hourly wages.
@@ -46,8 +37,8 @@ def command(app: App, environment: Environment | None, floor: int | None, csv: P
 
 @command.command("top-up")
 @environment_options
-@click.option("--floor", type=DOLLARS, metavar="DOLLARS", help="Wage floor an hour [default: mitl.toml].")
-@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a total above this.")
+@click.option("--floor", type=DOLLARS, help="Wage floor an hour [default: mitl.toml].")
+@click.option("--max-cost", type=DOLLARS, help="Refuse a total above this.")
 @click.option("--skip", multiple=True, metavar="WORKER", help="Leave this worker out; may be repeated.")
 @click.option(
     "--withdraw",
@@ -94,12 +85,11 @@ def top_up(
 @command.command("compensate")
 @click.argument("worker")
 @environment_options
-@click.option("--amount", type=DOLLARS, metavar="DOLLARS", required=True, help="Amount that the worker gets.")
+@click.option("--amount", type=DOLLARS, required=True, help="Amount that the worker gets.")
 @click.option("--reason", required=True, help="Why, in a sentence; the worker reads it.")
 @click.option(
     "--yes-total",
     type=DOLLARS,
-    metavar="DOLLARS",
     help="On live: the exact total, fee included, instead of typing it.",
 )
 @endpoint_option

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mitl.cli import CommandGroup
-from mitl.cli.app import SHARE, App, Number, WayChoice, common, environment_options
+from mitl.cli.app import PLACE, SHARE, App, Number, WayChoice, common, environment_options
 from mitl.cli.publish import BILL, Posting, limit_option, posting_options, require_environment, workers_option
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
@@ -55,12 +55,7 @@ def command() -> None:
     default=40,
     help="Random queries among those that all systems ranked; every two systems are compared on each.",
 )
-@click.option(
-    "--top-k",
-    type=click.IntRange(1, 10),
-    default=5,
-    help="Results shown per list.",
-)
+@click.option("--top-k", type=click.IntRange(1, 10), default=5, help="Results shown per list.")
 @click.option(
     "--per-hit",
     type=click.IntRange(1, 20),
@@ -122,7 +117,7 @@ def publish_command(
 @click.option(
     "--counts",
     "table",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE",
     help="Score this CSV table instead: row i, column j holds how often i was preferred to j.",
 )
@@ -144,15 +139,8 @@ def publish_command(
     help="What the bootstrap draws [default: workers; answers with --counts].",
 )
 @click.option("--samples", type=click.IntRange(1, 100_000), default=1000, help="Resamples.")
-@click.option(
-    "--confidence",
-    type=SHARE,
-    default=0.95,
-    help="Share of the resamples within the interval.",
-)
-@click.option(
-    "--csv", "to", type=click.Path(path_type=Path), metavar="FILE", help="Also write the scores to this file."
-)
+@click.option("--confidence", type=SHARE, default=0.95, help="Share of the resamples within the interval.")
+@click.option("--csv", "to", type=PLACE, metavar="FILE", help="Also write the scores to this file.")
 @common
 def scores_command(
     app: App,

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from annotators.catalog import world_annotators
 from mitl.cli import Command
-from mitl.cli.app import App, Number, common
+from mitl.cli.app import PLACE, App, Number, common
 from mitl.errors import UsageError
 from mitl.records.results import printed_by
 from mitl.stages.setup.loading import KINDS, WORLDS
@@ -43,7 +43,7 @@ def _complete_dataset(
 
 
 @click.command("init", cls=Command)
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=PLACE)
 @click.option(
     "--dataset",
     "dataset",
@@ -56,10 +56,10 @@ def _complete_dataset(
 @click.option(
     "--captions",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="coco: official captions JSON (repeat it) or a compact Parquet/CSV file; table: the table of pairs.",
 )
-@click.option("--split-file", type=click.Path(path_type=Path), help="Karpathy split JSON (coco, flickr30k).")
+@click.option("--split-file", type=PLACE, help="Karpathy split JSON (coco, flickr30k).")
 @click.option(
     "--split",
     help="Which split of that file, or several (train+restval), or which of a table or folder [default there: test].",
@@ -73,14 +73,12 @@ def _complete_dataset(
     "url, caption, caption_id, split.",
 )
 @click.option("--skip-empty", is_flag=True, help="table: skip empty captions instead of refusing the table.")
-@click.option(
-    "--caption-ids", type=click.Path(path_type=Path), help="Keep only these captions (.npy/.txt/.json)."
-)
+@click.option("--caption-ids", type=PLACE, help="Keep only these captions (.npy/.txt/.json).")
 @click.option(
     "--images",
     "--media",
     "images",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Folder with the files of the images, sounds or videos.",
 )
 @click.option(
@@ -99,7 +97,7 @@ def _complete_dataset(
     help="scenes: the kind of items to generate.",
 )
 @click.option("--defect-share", type=Number(0, 1), help="scenes: share of defective captions.")
-@click.option("--cxc", type=click.Path(path_type=Path), help="CxC's sits CSV: human ratings to merge.")
+@click.option("--cxc", type=PLACE, help="CxC's sits CSV: human ratings to merge.")
 @click.option(
     "--exclude",
     multiple=True,
@@ -211,7 +209,7 @@ def _refuse_unused(kind: str) -> None:
 
 
 @click.command("demo", cls=Command)
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=PLACE)
 @click.option(
     "--n-images",
     type=click.IntRange(min=10),
@@ -224,11 +222,7 @@ def _refuse_unused(kind: str) -> None:
     help="Kinds of scripted workers with their shares [default: careful:0.8,random:0.2; with --crisscross "
     "careful:0.7,hasty:0.1,one-number:0.1,random:0.1].",
 )
-@click.option(
-    "--kind",
-    type=click.Choice(WORLDS),
-    help="Kind of the items [default: images].",
-)
+@click.option("--kind", type=click.Choice(WORLDS), help="Kind of the items [default: images].")
 @click.option(
     "--crisscross",
     is_flag=True,

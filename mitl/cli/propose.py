@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, App, common, environment_options
+from mitl.cli.app import DOLLARS, PLACE, App, common, environment_options
 from mitl.errors import UsageError
 from mitl.records import StageResult
 from mitl.settings import BACKENDS, ENGINES, Settings
@@ -42,13 +42,13 @@ from mitl.settings import BACKENDS, ENGINES, Settings
 )
 @click.option(
     "--image-query-ids",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE|eccv",
     help="Which images search: ids one a line, .json or .npy; eccv names ECCV Caption's public queries.",
 )
 @click.option(
     "--caption-query-ids",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE|eccv",
     help="Which captions search, in the same way.",
 )
@@ -254,10 +254,10 @@ def annotators(app: App) -> None:
 
 @annotators.command("check")
 @click.argument("name")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PLACE)
 @click.option(
     "--vocabulary",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE",
     help="Also check this vocabulary against the weights.",
 )

@@ -13,6 +13,7 @@ import click
 from mitl.cli import Command, CommonOption
 from mitl.cli.app import (
     DOLLARS,
+    PLACE,
     App,
     F,
     Number,
@@ -91,20 +92,17 @@ def posting_options(function: F) -> F:
         "--reward",
         "reward_cents",
         type=DOLLARS,
-        metavar="DOLLARS",
         help="Reward per HIT, e.g. 1.00 [default: 12.00 an hour at the estimated time; asked again, its old one].",
     )
     @click.option(
         "--max-cost",
         "max_cost_cents",
         type=DOLLARS,
-        metavar="DOLLARS",
         help="Refuse a larger bill; an interrupted run counts in full.",
     )
     @click.option(
         "--yes-total",
         type=DOLLARS,
-        metavar="DOLLARS",
         help="With --live: the exact total, instead of typing it; repeated after an interruption, it still holds.",
     )
     @click.option(
@@ -123,7 +121,7 @@ def posting_options(function: F) -> F:
         "--out",
         "--to",
         "to",
-        type=click.Path(path_type=Path),
+        type=PLACE,
         metavar="DIR",
         help="With --dry-run: folder for the requests and pages [default: PROJECT/dry-run].",
     )

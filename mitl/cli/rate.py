@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mitl.cli import CommandGroup
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import FILE, PLACE, App, common, environment_options
 from mitl.cli.publish import (
     BILL,
     Posting,
@@ -38,12 +38,7 @@ def command() -> None:
     help="What to rate: two texts, two images, or an image and a text; the last needs the ratings of the "
     "first two [default: the first with open pairs].",
 )
-@click.option(
-    "--per-hit",
-    type=click.IntRange(1, 20),
-    default=10,
-    help="Pairs per HIT, controls included.",
-)
+@click.option("--per-hit", type=click.IntRange(1, 20), default=10, help="Pairs per HIT, controls included.")
 @click.option(
     "--controls",
     type=click.Choice(["all", "none"]),
@@ -105,16 +100,11 @@ def publish_command(
     help="How to combine ratings: their mean; the mean of the middle three of five; ratings standardised by "
     "rater; or a model of raters' offsets and scales.",
 )
-@click.option(
-    "--min-ratings",
-    type=click.IntRange(min=1),
-    default=5,
-    help="List pairs with fewer ratings.",
-)
+@click.option("--min-ratings", type=click.IntRange(min=1), default=5, help="List pairs with fewer ratings.")
 @click.option(
     "--csv",
     "to",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write the score of every sampled pair to this file.",
 )
@@ -149,14 +139,9 @@ def scores_command(
 
 
 @command.command("release")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the release.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the release.")
 @click.option("--name", help="Name of the release [default: the folder's].")
-@click.option(
-    "--split",
-    default="test",
-    metavar="NAME",
-    help="Split in the file names, as in sts_test.csv.",
-)
+@click.option("--split", default="test", metavar="NAME", help="Split in the file names, as in sts_test.csv.")
 @click.option(
     "--method",
     type=click.Choice(["mean", "trimmed", "standardised", "model"]),

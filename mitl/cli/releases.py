@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import App, F, Number, common, environment_options, together
+from mitl.cli.app import FILE, PLACE, App, F, Number, common, environment_options, together
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -36,14 +36,8 @@ privacy_options = together(
 def release_argument(function: F) -> F:
     """Add the argument ``RELEASE``, which may be given as ``--release`` too, as `mitl evaluate` takes it."""
 
-    @click.argument("release", required=False, metavar="RELEASE", type=click.Path(path_type=Path))
-    @click.option(
-        "--release",
-        "named",
-        metavar="RELEASE",
-        type=click.Path(path_type=Path),
-        help="The same as the argument.",
-    )
+    @click.argument("release", required=False, metavar="RELEASE", type=PLACE)
+    @click.option("--release", "named", metavar="RELEASE", type=PLACE, help="The same as the argument.")
     @functools.wraps(function)
     def wrapper(*args: Any, release: Path | None, named: Path | None, **kwargs: Any) -> Any:
         if (release is None) == (named is None):
@@ -63,7 +57,7 @@ def release_argument(function: F) -> F:
         "--sandbox": "Whose answers",
     },
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the release.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the release.")
 @click.option("--name", help="Name of the release [default: the folder's].")
 @click.option(
     "--recipe",
@@ -89,14 +83,14 @@ def release_argument(function: F) -> F:
 @click.option("--official-filters", is_flag=True, help="Treat pairs as the released ECCV Caption JSONs do.")
 @click.option(
     "--image-query-ids",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE|eccv",
     help="List the positives of these images: ids one a line, .json or .npy; eccv names ECCV Caption's public "
     "queries [default: the images that searched].",
 )
 @click.option(
     "--caption-query-ids",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE|eccv",
     help="List the positives of these captions, in the same way.",
 )
@@ -179,11 +173,11 @@ def verify(app: App, release: Path) -> int:
     nargs=-1,
     required=True,
     metavar="SET... VERIFIED",
-    type=click.Path(path_type=Path),  # so that directions are called as the releases among them call them
+    type=PLACE,  # so that directions are called as the releases among them call them
 )
 @click.option(
     "--differences",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write the pairs on which the first and the last set differ, with the evidence, as CSV.",
 )
@@ -208,14 +202,7 @@ def compare(app: App, sets: tuple[Path, ...], differences: Path | None, replace:
 
 @click.command("export", cls=Command)
 @release_argument
-@click.option(
-    "--out",
-    "--to",
-    "to",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Folder to write, new or empty.",
-)
+@click.option("--out", "--to", "to", type=PLACE, required=True, help="Folder to write, new or empty.")
 @click.option(
     "--format",
     "form",
@@ -263,7 +250,7 @@ def compare(app: App, sets: tuple[Path, ...], differences: Path | None, replace:
 @click.option(
     "--objects",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="With mteb, score plausible matches (PMRP) too, by files as for `mitl evaluate --objects`.",
 )
 @click.option(

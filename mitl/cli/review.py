@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import App, Number, common, endpoint_option, environment_options
+from mitl.cli.app import FILE, App, F, Number, common, endpoint_option, environment_options, together
 from mitl.errors import UsageError
 from mitl.records import Decision, Environment, OriginalVerdict
 
@@ -180,7 +181,7 @@ _verdict(OriginalVerdict.MEANINGLESS, "Remove every pair of these captions: they
 
 
 @originals.command("export")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="CSV file.")
+@click.option("--out", type=FILE, required=True, help="CSV file.")
 @click.option("--replace", is_flag=True, help="Overwrite a file that holds something else.")
 @common
 def export(app: App, out: Path, replace: bool) -> None:
@@ -214,14 +215,21 @@ def duplicates(app: App, pictures: Path | None, distance: int, exclude: tuple[st
         app.finish(stage.duplicates(app.settings, pictures, max_distance=distance, progress=app.progress))
 
 
+def _page_options(port: int, what: str) -> Callable[[F], F]:
+    """Where pages for this machine alone are served, and whether its browser opens them."""
+    return together(
+        click.option("--host", default="127.0.0.1", help="Loopback address to listen on."),
+        click.option("--port", type=click.IntRange(0, 65535), default=port, help="Port; 0 picks a free one."),
+        click.option(
+            "--browser/--no-browser",
+            default=True,
+            help=f"Open the {what} in this machine's browser, if it has one.",
+        ),
+    )
+
+
 @click.command("desk", cls=Command)
-@click.option("--host", default="127.0.0.1", help="Loopback address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8766, help="Port; 0 picks a free one.")
-@click.option(
-    "--browser/--no-browser",
-    default=True,
-    help="Open the desk in this machine's browser, if it has one.",
-)
+@_page_options(8766, "desk")
 @environment_options
 @endpoint_option
 @common
@@ -248,13 +256,7 @@ def desk(app: App, host: str, port: int, browser: bool, environment: Environment
 
 @click.command("explore", cls=Command)
 @click.argument("release", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
-@click.option("--host", default="127.0.0.1", help="Loopback address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8767, help="Port; 0 picks a free one.")
-@click.option(
-    "--browser/--no-browser",
-    default=True,
-    help="Open the pages in this machine's browser, if it has one.",
-)
+@_page_options(8767, "pages")
 @environment_options
 @common
 def explore(
@@ -289,12 +291,7 @@ def explore(
     is_flag=True,
     help="Table B.1 of the paper: workers by how many HITs they did, and the share approved.",
 )
-@click.option(
-    "--csv",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the rows to this file.",
-)
+@click.option("--csv", type=FILE, metavar="FILE", help="Also write the rows to this file.")
 @environment_options
 @common
 def workers(app: App, environment: Environment | None, by_hits: bool, csv: Path | None) -> None:

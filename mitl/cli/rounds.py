@@ -40,7 +40,6 @@ _wish_options = together(
         "--budget",
         "budget_cents",
         type=DOLLARS,
-        metavar="DOLLARS",
         help="Upper limit on the cost of one round's HITs, e.g. 20.00.",
     ),
     click.option(
@@ -67,13 +66,7 @@ _wish_options = together(
     ),
     click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates."),
     click.option("--assignments", type=click.IntRange(1, 100), default=1, help="Workers per HIT."),
-    click.option(
-        "--reward",
-        "reward_cents",
-        type=DOLLARS,
-        metavar="DOLLARS",
-        help="Per HIT [default: as `mitl publish`].",
-    ),
+    click.option("--reward", "reward_cents", type=DOLLARS, help="Per HIT [default: as `mitl publish`]."),
     click.option(
         "--label-error",
         type=SHARE,

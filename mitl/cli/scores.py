@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import App, WayChoice, common, environment_options
+from mitl.cli.app import FILE, PLACE, App, WayChoice, common, environment_options
 from mitl.errors import UsageError
 from mitl.records import Environment
 
 if TYPE_CHECKING:
     from mitl.stages.evaluating.request import ModelFiles
-
-
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path)
 
 
 @click.command(
@@ -109,7 +105,7 @@ FOLDER = click.Path(path_type=Path)
 )
 @click.option(
     "--release",
-    type=FOLDER,
+    type=PLACE,
     metavar="DIR",
     help="Score against this release, or a folder of image_to_caption.json and caption_to_image.json.",
 )
@@ -127,7 +123,7 @@ FOLDER = click.Path(path_type=Path)
 )
 @click.option(
     "--cxc",
-    type=FOLDER,
+    type=PLACE,
     metavar="FOLDER",
     help="Score four retrieval tasks and correlations with people's ratings, from CxC's files or a release of ratings: "
     "sits_<split>.csv, sts_<split>.csv and sis_<split>.csv, as many as there are.",
@@ -271,7 +267,7 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
 )
 @click.option(
     "--scores",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="CSV for correlations: a column `model`, one for each metric, and where wanted `direction`, over which "
     "scores are averaged [default: the scores that `mitl evaluate` keeps].",
@@ -297,7 +293,7 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
 )
 @click.option(
     "--ratings",
-    type=FOLDER,
+    type=PLACE,
     metavar="FOLDER",
     help="For similarity, ratings in CxC's layout: sts_<split>.csv, sis_<split>.csv, sits_<split>.csv "
     "[default: the project's own].",
@@ -357,19 +353,19 @@ def analyse(
 @click.command("report", cls=Command)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="The HTML file [default: PROJECT/report.html; PROJECT/report-live.html or report-sandbox.html for an "
     "environment that the project posted to later than to the other].",
 )
 @click.option(
     "--ratings",
-    type=FOLDER,
+    type=PLACE,
     metavar="FOLDER",
     help="Show these ratings of similarity too: sts_<split>.csv, sis_<split>.csv, sits_<split>.csv as CxC has them.",
 )
 @click.option(
     "--methods",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     is_flag=False,
     flag_value="-",
     metavar="[FILE]",

@@ -97,6 +97,3 @@ class LocalEngine:
         """As ``mitl.retrieval.topk.rank``, the same bytes: one direction, or with two of ``ks`` both."""
         options = SearchOptions(backend=self._backend, progress=progress, used=self.used)
         return rank(annotator, sides, ks, options)
-
-
-Engine = LocalEngine

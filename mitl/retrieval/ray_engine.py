@@ -210,7 +210,6 @@ def _plain(encoded: Encoded) -> Encoded:
 class SearchTile:
     """Some rows of the queries and some of the gallery."""
 
-    number: int
     queries: slice
     gallery: slice
 
@@ -222,7 +221,7 @@ class SearchTile:
     @property
     def turned(self) -> SearchTile:
         """The same tile seen from the other side."""
-        return SearchTile(self.number, self.gallery, self.queries)
+        return SearchTile(self.gallery, self.queries)
 
 
 def tile_shape(kind: AnnotatorKind) -> tuple[int, int]:
@@ -234,15 +233,11 @@ def tile_shape(kind: AnnotatorKind) -> tuple[int, int]:
 
 def tiles(queries: int, items: int, shape: tuple[int, int]) -> Iterator[SearchTile]:
     """All of queries x gallery, one gallery block after the other, so that its vectors travel once."""
-    number = 0
     for first in range(0, items, shape[1]):
         for start in range(0, queries, shape[0]):
             yield SearchTile(
-                number,
-                slice(start, min(start + shape[0], queries)),
-                slice(first, min(first + shape[1], items)),
+                slice(start, min(start + shape[0], queries)), slice(first, min(first + shape[1], items))
             )
-            number += 1
 
 
 class Merger:

@@ -46,7 +46,6 @@ class Rescorer:
     Canonical: each product of two float32 is exact in float64, their sum runs in the fixed order of ``fixed_sum``, and
     the largest of an item's K x L sums is rounded once to float32. A library sums in an order of its own, but fast:
     where all numbers within the error of both sums round to the same float32, that is the canonical value.
-
     """
 
     def __init__(self, queries: Vectors, gallery: Vectors, chunk_bytes: int = CHUNK_BYTES) -> None:

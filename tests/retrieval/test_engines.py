@@ -24,7 +24,7 @@ from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 from mitl.retrieval import pair_scores, ray_engine, topk
 from mitl.retrieval.encodings import EncodingStore, caption_keys, image_keys
-from mitl.retrieval.engines import AnnotatorRecipe, Engine, LocalEngine
+from mitl.retrieval.engines import AnnotatorRecipe, LocalEngine
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, Unit
 from mitl.retrieval.products import Backend
 from mitl.retrieval.ray_engine import Merger, RayEngine, merged, tiles
@@ -146,7 +146,7 @@ def test_pairs_have_the_same_scores_from_every_engine_in_units_of_any_size(
     items = ScoredItems(images, captions, image_keys(images, None), caption_keys(captions))
     pairs = np.divmod(np.arange(len(images) * len(captions)), len(captions))
 
-    def kept(name: str, doing: Engine, unit: int) -> PairScores:
+    def kept(name: str, doing: LocalEngine, unit: int) -> PairScores:
         monkeypatch.setattr(pair_scores, "FIRST_UNIT", unit)
         monkeypatch.setattr(pair_scores, "_LARGEST_UNIT", unit)
         return PairScores(tmp_path / name, "vilt", items, partial(doing.score, vilt, *sides))
