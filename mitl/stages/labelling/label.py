@@ -441,6 +441,8 @@ def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFr
         raise DatasetError(
             f"{str(path)!r} holds the probability {str(worst)!r}; each is a number from 0 to 1"
         )
+    # In pandas 3.0 what to_numeric reads may lack the last bit.
+    probability = rows["probability"].astype("float64").to_numpy()
     pairs = pack_ids(ids[0], ids[1])
     order = np.argsort(pairs, kind="stable")
     if (np.diff(pairs[order]) == 0).any():
