@@ -128,7 +128,7 @@ def read_ids(path: Path, known: Container[str] = ()) -> list[str]:
             with readable(path, WHAT), path.open("rb") as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
             values: list[object] = array.reshape(-1).tolist()
-        except (ValueError, EOFError, SyntaxError, TokenError, MemoryError) as error:
+        except (ValueError, OverflowError, EOFError, SyntaxError, TokenError, MemoryError) as error:
             raise DatasetError(
                 f"{str(path)!r} is not a NumPy array ({error}); it should hold {WHAT}"
             ) from error

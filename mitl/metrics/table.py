@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,6 +249,14 @@ class MetricRequest:
     asked: Sequence[Asked]
     short: Short = "raise"
     no_positives: NoPositives = "raise"
+
+    def __post_init__(self) -> None:
+        for name, said, known in (
+            ("short", self.short, get_args(Short)),
+            ("no_positives", self.no_positives, get_args(NoPositives)),
+        ):
+            if said not in known:  # which would be taken for the lenient one
+                raise MetricError(f"{name} is {said!r}; known: {', '.join(known)}")
 
     @classmethod
     def of(

@@ -235,6 +235,11 @@ def test_files_that_contradict_each_other_are_refused(tmp_path, captions):
             b"\x93NUMPY\x01\x00\x46\x00{'descr': '<i8', 'fortran_order': False, 'shape': (999999999999999,)}\n",
             "not a NumPy array",
         ),
+        (
+            "ids.npy",
+            b"\x93NUMPY\x01\x00\x4c\x00{'descr': '<i8', 'fortran_order': False, 'shape': (999999999999999999999,)}\n",
+            "not a NumPy array",
+        ),
         ("ids.csv", b"1", r"read from \.npy, \.txt or \.json"),
     ],
 )

@@ -122,6 +122,9 @@ def test_a_short_ranking_is_refused_by_name():
         map_at_r(np.array([7, 417]), np.array([[1, 2], [1, 2]]), positives)
     with pytest.raises(MetricError, match="Recall@5 needs 5 ranked items"):
         recall_at_k(np.array([7, 417]), np.array([[1, 2], [1, 2]]), positives, 5)
+    for slip in ({"short": "Raise"}, {"no_positives": "leave-out"}):  # not taken for leave to pass over
+        with pytest.raises(MetricError, match=rf"{next(iter(slip))} is .*; known: raise, "):
+            r_precision(np.array([7, 417]), np.array([[1, 2], [1, 2]]), positives, **slip)
 
 
 def test_missing_places_count_as_misses_on_request():
