@@ -22,6 +22,7 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_terminal_summary,
+    pytest_xdist_make_scheduler,
     start_program,
     temporary_folder,
 )

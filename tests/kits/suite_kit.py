@@ -193,6 +193,26 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where a worker dies, the run goes on to its end.
+
+    pytest-xdist hands out again all files that the dead worker had, those that it had done, too. The others get these
+    with no test to run, and each waits for ever for more, its last test not begun.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Undone(LoadFileScheduling):
+        def remove_node(self, node: Any) -> str | None:
+            files = self.assigned_work[node]
+            for file in [file for file, tests in files.items() if all(tests.values())]:
+                del files[file]
+            crashed: str | None = super().remove_node(node)
+            return crashed
+
+    return Undone(config, log) if config.option.dist == "loadfile" else None
+
+
 class FailuresAtOnce:
     """Tells each failure as it happens: of a run that somebody stops, the summary never comes."""
 

@@ -53,13 +53,7 @@ class KeptScores:
         try:
             stored = pd.read_parquet(self.path)
             return frame(FUSED, {name: stored[name] for name in FUSED})
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            NotImplementedError,
-        ):  # the last two of a type's name
+        except (OSError, ValueError, KeyError, TypeError, NotImplementedError):  # also of a type's name
             return None
 
     def write(self, fused: pd.DataFrame, about: Mapping[str, Any]) -> None:

@@ -261,13 +261,7 @@ class KeptSamples:
         try:
             stored = pd.read_parquet(self.path, page_checksum_verification=True)
             return frame(SAMPLES, {name: stored[name] for name in SAMPLES if name != "pair"})
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            NotImplementedError,
-        ):  # the last two of a type's name
+        except (OSError, ValueError, KeyError, TypeError, NotImplementedError):  # also of a type's name
             return None
 
     def write(self, samples: pd.DataFrame) -> None:
