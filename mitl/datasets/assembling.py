@@ -102,7 +102,7 @@ def chosen_split(path: Path, splits: Collection[str], wanted: str | None) -> str
     """
     if wanted is None and len(splits) > 1:
         raise UsageError(f"{str(path)!r} holds the splits {', '.join(splits)}; name one with --split")
-    name = wanted or next(iter(splits))
+    name = next(iter(splits)) if wanted is None else wanted
     if name not in splits:
         raise UsageError(f"{str(path)!r} has no split {name!r}; it holds {', '.join(splits)}")
     return name

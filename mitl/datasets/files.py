@@ -184,6 +184,9 @@ def open_parquet(path: Path, what: str) -> Iterator[ParquetFile]:
         raise DatasetError(f"{str(path)!r} is not a Parquet file ({first}); it should hold {what}") from error
 
 
+_SPOILED_BYTES = (ValueError, AttributeError, KeyError, OverflowError, NotImplementedError, RecursionError)
+
+
 @contextmanager
 def whole(path: Path) -> Iterator[None]:
     """Turn what spoiled bytes lead pyarrow to, beside its own errors, into a DatasetError."""
@@ -193,9 +196,7 @@ def whole(path: Path) -> Iterator[None]:
         yield
     except pa.ArrowException:
         raise
-    except (
-        *(ValueError, AttributeError, KeyError, OverflowError, NotImplementedError, RecursionError),
-    ) as error:
+    except _SPOILED_BYTES as error:
         told = str(error).partition("\n")[0]
         raise DatasetError(f"{str(path)!r} is spoiled ({told}); fetch or save it again") from error
 

@@ -178,8 +178,9 @@ def test_a_split_is_a_column_too(tmp_path):
 
     assert read(path)[0] == ["a.jpg", "b.jpg"]
     assert read(path, split="test")[0] == ["b.jpg"]
-    with pytest.raises(UsageError, match="no split 'val'; it holds train, test"):
-        read(path, split="val")
+    for other in ("val", ""):
+        with pytest.raises(UsageError, match=f"no split '{other}'; it holds train, test"):
+            read(path, split=other)
     with pytest.raises(UsageError, match="leave out --split"):
         read(written(tmp_path, "image,caption\na.jpg,x\n"), split="test")
 

@@ -176,7 +176,7 @@ def _read(
             )
         return read_flickr30k(
             sources.split_file,
-            split=sources.split or TEST,
+            split=TEST if sources.split is None else sources.split,
             images=sources.images,
             url_template=sources.image_url,
         )
@@ -227,7 +227,7 @@ def _coco(sources: DatasetSources) -> RetrievalSet:
     return read_coco(
         sources.captions,
         karpathy=sources.split_file,
-        split=sources.split or TEST,
+        split=TEST if sources.split is None else sources.split,
         caption_ids=sources.caption_ids,
         images=sources.images,
         url_template=sources.image_url,
