@@ -105,6 +105,8 @@ def test_missing_world_is_named(tmp_path):
     ("change", "message"),
     [
         (lambda value: "{", "not valid JSON"),
+        (lambda value: "[" * 200_000, "not valid JSON"),
+        (lambda value: json.dumps({**value, "seed": float("inf")}), "malformed"),
         (lambda value: "[1]", "'format' should be 'mitl-scenes'"),
         (lambda value: json.dumps({**value, "version": 2}), "is of version 2, but this mitl reads version 1"),
         (lambda value: json.dumps({**value, "scenes": {}}), "names image '1', which is not there"),

@@ -157,8 +157,8 @@ def test_unknown_ids_are_named():
         truth_matrix(world, ["1", "3"], ["1"])
 
 
-@pytest.mark.parametrize(("n_images", "share"), [(0, 0.0), (1, -0.1), (1, 1.5)])
+@pytest.mark.parametrize(("n_images", "share"), [(0, 0.0), (10**20, 0.0), (1, -0.1), (1, 1.5)])
 def test_impossible_worlds_are_refused(n_images, share):
-    """A world needs an image, and a share lies between 0 and 1."""
+    """A world needs an image and fits into memory, and a share lies between 0 and 1."""
     with pytest.raises(DatasetError):
         generate(n_images, seed=0, defect_share=share)

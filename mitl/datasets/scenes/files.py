@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.core.whole_files import is_disk_full
+from mitl.datasets.files import read_json
 from mitl.datasets.images import write_whole
 from mitl.datasets.scenes.drawing import draw
 from mitl.datasets.scenes.graph import Background, Color, Group, Relation, Scene, Shape, Size, Spot
@@ -89,16 +90,9 @@ def read_world(folder: Path) -> World:
         DatasetError: ``scenes.json`` is missing, malformed or of another version.
     """
     path = folder / WORLD_FILE
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DatasetError(f"there is no {path}; make one with `mitl init --dataset scenes`") from error
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from error
-    except ValueError as error:
-        raise DatasetError(
-            f"{path} is not valid JSON ({error}); restore it or make the project again"
-        ) from error
+    if not path.exists():
+        raise DatasetError(f"there is no {path}; make one with `mitl init --dataset scenes`")
+    value = read_json(path, "a world of scenes: restore it or make the project again")
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise DatasetError(f"{path} is not a world of scenes: its 'format' should be {FORMAT!r}")
     if value.get("version") != VERSION:
@@ -108,7 +102,7 @@ def read_world(folder: Path) -> World:
         )
     try:
         return world_from_json(value)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DatasetError(
             f"{path} is malformed ({error!r}); restore it or make the project again"
         ) from error

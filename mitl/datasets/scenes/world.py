@@ -123,6 +123,8 @@ def _touch(a: Box, b: Box) -> bool:
 T = TypeVar("T")
 
 CAPTIONS_PER_IMAGE = 5
+MOST_IMAGES = 100_000
+"""Of a world, which is made in memory; COCO has a few more."""
 DEFECT_SHARE = 0.015
 MEDIA_FOLDER = "dataset"
 """Where a project keeps the files of a world, in a folder for their kind; they are named relative to the project."""
@@ -317,10 +319,12 @@ def generate(
     defective, half of them meaningless and half wrong.
 
     Raises:
-        DatasetError: fewer than one image, or a share outside 0 to 1.
+        DatasetError: no image or more than ``MOST_IMAGES``, or a share outside 0 to 1.
     """
-    if n_images < 1:
-        raise DatasetError(f"a world of {n_images} images was asked for; it needs at least 1")
+    if not 1 <= n_images <= MOST_IMAGES:
+        raise DatasetError(
+            f"a world of {n_images:,} images was asked for; it can have from 1 to {MOST_IMAGES:,}"
+        )
     if not 0 <= defect_share <= 1:
         raise DatasetError(f"the share of defective captions is {defect_share}, but it lies between 0 and 1")
     of_kind = WORLD_KINDS[kind]
