@@ -90,7 +90,7 @@ def _names(such: str) -> Read:
 
 
 def _labels(value: object, name: str) -> tuple[Label, ...]:
-    names = _names("clip-mini")(value, name)
+    names = _names("yes")(value, name)
     wrong = next((label for label in names if label not in set(Label)), None)
     if wrong is not None or not names:
         raise SettingsError(f"{name} names {wrong or 'nothing'}; known answers: {', '.join(Label)}")
@@ -197,7 +197,7 @@ TABLES: dict[str, dict[str, ConfigKey]] = {
         "version": ConfigKey("of the release (1.0.0)"),
         "license": ConfigKey("of judgements and positives, as an SPDX name or a URL"),
         "items_license": ConfigKey("of the images and captions, which the release names and does not hold"),
-        "creators": ConfigKey("list of names", _names("clip-mini")),
+        "creators": ConfigKey("list of names", _names("Ada Lovelace")),
         "contact": ConfigKey("e-mail address ([crowd] contact)"),
         "url": ConfigKey("where the release is found"),
         "citation": ConfigKey("how to cite it"),
@@ -379,12 +379,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        repr(config)  # ValueError where a number in hexadecimal has more digits than any message could show
     except FileNotFoundError:
         return {}
     except NotADirectoryError as error:
         raise SettingsError(f"{folder} is not a folder; name the project's folder with --project") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
+    except ValueError as error:
+        raise SettingsError(
+            f"{path} sets a whole number of thousands of digits; write a smaller one"
+        ) from error
     tables = sorted({*TABLES, *_FREE})
     for table, content in config.items():
         if table not in tables:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -141,10 +141,13 @@ async def form(desk: Desk, handler: Form, request: Request) -> Response:
 
 async def _fields(request: Request) -> dict[str, str] | None:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            return None
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_FORM:
+                return None
+    except ClientDisconnect:
+        return {}  # half a form is none, and nobody hears the answer
     # A browser sends the end of a line as two characters, and counts it as one against a field's most.
     pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: value.replace("\r\n", "\n") for name, value in pairs}

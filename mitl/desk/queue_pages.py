@@ -158,12 +158,14 @@ def picture(path: Path | None) -> Response:
     """
     headers = {"Cache-Control": "private, max-age=3600"}
     try:
-        media = None if path is None else format_of(head_of(path))
-        if path is not None and media is None:
+        if (
+            path is None or not path.is_file()
+        ):  # also of a pipe, which would never end, or a name that no file has
+            return _none()
+        media = format_of(head_of(path))
+        if media is None:
             return Response(page_jpeg(path), media_type="image/jpeg", headers=headers)
     except OSError:
-        media = None
-    if path is None or media is None:
         return _none()
     return FileResponse(path, media_type=media.media_type, headers=headers)
 

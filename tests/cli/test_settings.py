@@ -222,6 +222,15 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
     assert load(tmp_path, environ={}).seed == 4
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000])
+def test_a_number_without_end_is_told_in_a_line(number, tmp_path):
+    """Python itself refuses to read, or to show, so many digits."""
+    (tmp_path / "mitl.toml").write_text(f"[propose]\ntop_k = {number}\n")
+
+    with pytest.raises(SettingsError, match=r"mitl\.toml sets a whole number of thousands of digits"):
+        load(tmp_path, environ={})
+
+
 def test_a_damaged_secret_is_named(tmp_path):
     """A new one would change every picture's address in silence."""
     (tmp_path / "project.key").write_text("not hexadecimal\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import html
 import io
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -332,13 +333,16 @@ def test_pictures_come_by_their_number_alone(opened):
     )
     Image.new("CMYK", (1200, 30)).save(page.with_name("scan.tif"))
     opened.sql("UPDATE part SET file = 'scan.tif' WHERE kind = 'image' AND item_id = 5")
+    opened.sql("UPDATE part SET file = 'a' || char(0) || '.png' WHERE kind = 'image' AND item_id = 6")
+    os.mkfifo(page.with_name("pipe.png"))
+    opened.sql("UPDATE part SET file = 'pipe.png' WHERE kind = 'image' AND item_id = 7")
 
     good, scan = opened.get("/image/4"), opened.get("/image/5")
 
     assert (good.status_code, good.headers["content-type"]) == (200, "image/png")
     assert Image.open(io.BytesIO(scan.content)).size == (640, 16)  # of no format that browsers show
     assert good.headers["x-content-type-options"] == "nosniff"
-    wrong = ("1", "2", "3", "99999", "../mitl.db", "..%2Fmitl.db", "4/../../mitl.toml")
+    wrong = ("1", "2", "3", "6", "7", "99999", "../mitl.db", "..%2Fmitl.db", "4/../../mitl.toml")
     assert [opened.get(f"/image/{name}").status_code for name in wrong] == [404] * len(wrong)
 
 

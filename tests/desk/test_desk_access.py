@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import httpx
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.desk.app import HEADERS
+from mitl.desk.app import HEADERS, create_app
 from mitl.desk.desk import Access, is_own_host, require_loopback
 from mitl.errors import UsageError
 from mitl.records import Decision
@@ -129,6 +130,33 @@ def test_a_form_of_a_megabyte_is_refused(still):
     reply = still.post(f"/queue/{row.id}/decide", {"decision": "reject", "reason": "x" * 1_000_000})
 
     assert reply.status_code == 413
+
+
+def test_a_form_that_breaks_off_is_no_failure(still):
+    """A browser that is closed while it sends leaves no traceback in the log, and decides nothing."""
+    row = still.rows(Decision.QUEUED)[0]
+    access, told = still.desk.access, []
+    cookie = f"{access.cookie}={access.session}".encode()
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"/queue/{row.id}/decide",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"cookie", cookie), (b"origin", b"http://127.0.0.1")],
+    }
+    sent = f"form_token={access.form}&decision=approve".encode()
+    messages = iter([{"type": "http.request", "body": sent, "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(messages)
+
+    async def send(message):
+        told.append(message)
+
+    asyncio.run(create_app(still.desk)(scope, receive, send))
+
+    assert told[0]["status"] == 403
+    assert still.row(row.id).decision is Decision.QUEUED
 
 
 @pytest.mark.parametrize(
