@@ -161,7 +161,8 @@ def pearson(similarities: NDArray[Any], scores: NDArray[Any]) -> float:
     _check_values(one, other)
     if len(one) < 2:
         raise MetricError(f"a correlation needs at least two pairs, not {len(one)}")
-    return _pearson(one, other)
+    # By powers of two, which change no digit: squares of numbers beyond 1e154 are none.
+    return _pearson(*(np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (one, other)))
 
 
 def _sampled(pairs: ScoredPairs, models: list[Floats], samples: int, seed: int) -> list[SampledCorrelation]:

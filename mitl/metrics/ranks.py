@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -114,8 +115,6 @@ class ListRankings:
         """See ``Rankings``."""
         lists: list[Sequence[int]] = rows.tolist()
         width = stop - start
-        if start == 0:
-            _refuse_other_types(lists)
         try:
             return _integers(lists, start, stop, width * len(lists)).reshape(len(lists), width)
         except _TooFewError:
@@ -172,16 +171,6 @@ def _refuse_other_forms(queries: Sequence[int] | Ids, rankings: Sequence[object]
             )
 
 
-def _refuse_other_types(lists: Sequence[Sequence[int]]) -> None:
-    # numpy reads the text '42' as 42 and cuts 4.5 to 4, so the first item of each list is looked at.
-    try:
-        kinds = set(map(type, map(itemgetter(0), lists)))
-    except IndexError:
-        kinds = {type(ranking[0]) for ranking in lists if len(ranking)}
-    if not all(issubclass(kind, (int, np.integer)) for kind in kinds):
-        integer_ids(np.array([ranking[0] for ranking in lists if len(ranking)], dtype=object), "item")
-
-
 def _integers(lists: Sequence[Sequence[int]], start: int, stop: int, count: int) -> Ids:
     """The ``count`` items at some places of all lists, one list behind the other."""
     items: Iterator[int]
@@ -191,15 +180,16 @@ def _integers(lists: Sequence[Sequence[int]], start: int, stop: int, count: int)
         # Slices that are let go at once are cheap; 25,000 of them at a time keep the garbage collector busy.
         items = chain.from_iterable(map(itemgetter(slice(start, stop)), lists))
     try:
-        return np.fromiter(items, np.int64, count)
+        found = np.asarray(array("q", items))  # numpy itself reads the text '42' as 42 and cuts 4.5 to 4
     except IndexError:
         raise _TooFewError from None
     except (TypeError, OverflowError) as error:
+        read = (item for ranking in lists for item in ranking[start:stop])
+        integer_ids(np.fromiter(read, np.dtype(object)), "item")
         raise MetricError(f"item ids must be integers of 64 bits: {error}") from error
-    except ValueError as error:
-        if "too short" in str(error):
-            raise _TooFewError from None
-        raise MetricError(f"item ids must be integers of 64 bits: {error}") from error
+    if len(found) < count:
+        raise _TooFewError
+    return found
 
 
 _FEW = 32

@@ -148,6 +148,7 @@ def test_pearson_agrees_with_scipy(rows):
     one, other = (np.array(column) for column in zip(*rows, strict=True))
 
     assert pearson(one, other) == pytest.approx(stats.pearsonr(one, other).statistic, abs=1e-9)
+    assert pearson(one * 2.0**900, other * 2.0**-900) == pearson(one, other)
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,15 @@ def test_positives_refuse_what_is_no_integer():
             refused()
 
 
+@pytest.mark.parametrize("wrong", [4.5, "42", None, 2**63])
+def test_every_place_of_a_list_that_is_read_holds_an_integer(wrong):
+    """Not its first alone: numpy would cut 4.5 to 4 and read the text 42."""
+    rankings = ListRankings({1: [5, 7], 2: [8, wrong]})
+    with pytest.raises(MetricError, match="item ids must be integers"):
+        score_metrics(rankings, Positives.from_mapping({1: [7], 2: [4]}), ["R@2"])
+    assert score_metrics(rankings, Positives.from_mapping({1: [7]}), ["R@2"])[0].estimate == 1
+
+
 def test_a_k_beyond_any_ranking_costs_no_memory():
     """What no ranking names are misses, and is not looked at."""
     rankings = ListRankings({1: [5, 10], 2: [20]})
