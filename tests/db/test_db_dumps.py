@@ -355,7 +355,7 @@ def test_rows_that_a_database_refuses_are_one_line(settings, tmp_path, engine_ur
     pq.write_table(table.set_column(table.schema.get_field_index("kind"), "kind", nothing), path)
     _seal(tmp_path / "dump", "dataset")
 
-    with pytest.raises(StoreError, match=r"cannot use .*: [^\n]*(kind|null)[^\n]*$"):
+    with pytest.raises(StoreError, match=r"pipeline/dataset: [^\n]*(kind|null)[^\n]*; take another backup$"):
         restore(elsewhere(tmp_path, db_url=engine_url), tmp_path / "dump")
 
 

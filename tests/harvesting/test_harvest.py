@@ -319,6 +319,8 @@ def test_a_rejection_that_somebody_made_before_us_is_said(doubted):
     [warning] = harvest(doubted, SANDBOX).warnings
 
     assert warning.startswith("1 submission approved or rejected on the server without mitl's knowing")
+    assert f"rejected: {row.id}; `mitl review reverse NUMBER`" in warning
+    assert reverse(doubted, [row.id], Decision.APPROVE, SANDBOX).counts["approved"] == 1
 
 
 def test_a_hit_is_not_closed_while_the_listing_lacks_one_of_its_answers(answered, monkeypatch):

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Connection, Integer, MetaData, Select, Table, collate, func, select, text
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.types import String
 
 from mitl.core.whole_files import sync_folder, to_disk
 from mitl.db import migrate
 from mitl.db.bulk import insert_tuples
 from mitl.db.dumps.reading import Dump, DumpedDatabase, TableFile, file_name
+from mitl.db.explain import reason
 from mitl.db.migrate import Line, head, require_whole, revisions
 from mitl.db.tables import reflected, schema_of
 from mitl.errors import StoreError
@@ -77,7 +79,11 @@ def fill_database(
         for table in tables:
             names = list(table.columns.keys())
             rows = _rows(dump.batches(line, table.name), names, advance)
-            insert_tuples(connection, table.name, names, rows)
+            try:
+                insert_tuples(connection, table.name, names, rows)
+            except (DataError, IntegrityError) as error:
+                said = reason(error, connection.engine.url)
+                raise StoreError(f"{dump.where}: {line}/{table.name}: {said}; take another backup") from error
             _require_rows(connection, table, part.tables[table.name].rows, dump.where)
     _set_sequences(connection, tables)
     return part.rows

@@ -194,6 +194,8 @@ class Fetched:
     """Stored submissions that a call of ours had approved, whose booking was lost."""
     lost: tuple[StoredHit, ...]
     """Deleted HITs whose submissions the server no longer gives."""
+    rejected: tuple[int, ...] = ()
+    """Rows of the settled submissions that were rejected."""
     failure: CrowdError | None = None
     """Why a HIT could not be listed, the first of them; it holds up no other."""
 
@@ -225,16 +227,24 @@ class Fetcher:
             return Fetched(0, 0, 0, ())
         counts: Counter[str] = Counter()
         lost: list[StoredHit] = []
+        rejected: list[int] = []
         # Closing the windows waits for the calls in flight and starts no further one, whatever happens here.
         progress = self._context.progress("harvest", len(changed))
         with quick_turns(), progress as advance, closing(self._windows(changed, swept)) as windows:
             for window in windows:
                 lost += [hit for hit, submissions in window if submissions is None]
                 counts += self._store(
-                    [submission for _, submissions in window for submission in submissions or ()]
+                    [submission for _, submissions in window for submission in submissions or ()], rejected
                 )
                 advance(len(window))
-        return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost), self._failure)
+        return Fetched(
+            counts["new"],
+            counts["settled"],
+            counts["recovered"],
+            tuple(lost),
+            tuple(rejected),
+            self._failure,
+        )
 
     def _windows(self, hits: Sequence[StoredHit], swept: HitsOut) -> Generator[list[_Listed]]:
         """The HITs with what the server lists of them, window by window; the next ones are fetched meanwhile."""
@@ -280,8 +290,13 @@ class Fetcher:
             return hit, None
         return hit, [(hit, assignment) for assignment in assignments.values()]
 
-    def _store(self, listed: Sequence[tuple[StoredHit, ListedAssignment]]) -> Counter[str]:
-        """Keep what is new, raw and committed first; returns how many are new, settled and recovered."""
+    def _store(
+        self, listed: Sequence[tuple[StoredHit, ListedAssignment]], rejected: list[int]
+    ) -> Counter[str]:
+        """Keep what is new, raw and committed first; returns how many are new, settled and recovered.
+
+        Adds to ``rejected`` the rows of those that another hand rejected.
+        """
         if not listed:
             return Counter()
         submissions = [
@@ -304,10 +319,11 @@ class Fetcher:
         self._parser.parse(
             [RawSubmission(id_, submission.hit_id, submission.raw_xml) for id_, submission in added.items()]
         )
+        rejected += [id_ for id_, submission, ours in decided if not ours and submission.status == REJECTED]
         return Counter(
             new=len(added),
-            settled=sum(not ours for _, ours in decided),
-            recovered=sum(ours and submission.status == APPROVED for submission, ours in decided),
+            settled=sum(not ours for *_, ours in decided),
+            recovered=sum(ours and submission.status == APPROVED for _, submission, ours in decided),
         )
 
 
@@ -317,15 +333,15 @@ def keep_submissions(
     batches: Mapping[int, BatchRow],
     *,
     charges_fee: Callable[[BatchRow], bool],
-) -> tuple[dict[int, NewSubmission], list[tuple[NewSubmission, bool]]]:
+) -> tuple[dict[int, NewSubmission], list[tuple[int, NewSubmission, bool]]]:
     """Keep the submissions that are new, raw, and book what the server has decided.
 
     Args:
         batches: of their HITs, by the HITs' rows.
 
     Returns:
-        The new ones by their rows; and those that the server has decided about since they were stored, each with
-        whether a call of ours did it, whose booking was lost.
+        The new ones by their rows; and those that the server has decided about since they were stored, each behind
+        its row and with whether a call of ours did it, whose booking was lost.
     """
     session = context.session
 
@@ -346,7 +362,7 @@ def keep_submissions(
         answer_store.set_status(session, [before.id], now.status)
         kind = REJECT if now.status == REJECTED else APPROVE
         call = journal.find(session, kind, now.key)
-        decided.append((now, call is not None and call.first_sent_at is not None))
+        decided.append((before.id, now, call is not None and call.first_sent_at is not None))
         journal.mark(session, kind, [now.key], JournalState.DONE, context.now())
         if now.status == REJECTED:
             answer_store.set_decision(session, [before.id], Decision.REJECT)

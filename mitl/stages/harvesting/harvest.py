@@ -222,9 +222,11 @@ def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, 
             f"{listed([hit.key for hit in fetched.lost], _NAMED)}"
         )
     if fetched.settled:
+        rejected = listed([str(number) for number in fetched.rejected], _NAMED)
         warnings.append(
             f"{several(fetched.settled, 'submission')} approved or rejected on the server without mitl's knowing; "
             "that is booked now"
+            + (f"; rejected: {rejected}; `mitl review reverse NUMBER` pays one after all" if rejected else "")
         )
     waiting = answer_store.assignments(session, environment, UNDECIDED)
     return (*warnings, *_near_approval(waiting, context.now()))
