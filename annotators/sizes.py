@@ -17,6 +17,8 @@ PCME_SAMPLES = 7
 """Samples an item at evaluation, as in PCME's paper."""
 LARGEST = 10_000_000
 """No size of a network is greater."""
+MOST_LAYERS = 1000
+"""No network has more, nor more bottlenecks in all its stages; each is an object even where it has no memory."""
 
 
 Places = Mapping[str, tuple[str, int]]
@@ -49,10 +51,17 @@ class Config:
         self.check()
 
     def check(self) -> None:
-        """Raise ValueError where a whole number is not a size."""
+        """Raise ValueError where a whole number is not a size, or ``blocks`` are no stages of bottlenecks."""
         for field in fields(self):
+            value = getattr(self, field.name)
             if field.type == "int":
-                require_size(field.name, getattr(self, field.name))
+                require_size(field.name, value, MOST_LAYERS if field.name.endswith("_layers") else LARGEST)
+            elif field.type == "tuple[int, ...]":
+                if not isinstance(value, tuple) or not 1 <= len(value) <= 8:
+                    raise ValueError(f"{field.name!r} is {value!r:.80}, which no residual network has")
+                for count in value:
+                    require_size(field.name, count)
+                require_size(field.name, sum(value), MOST_LAYERS)
 
     def to_json(self) -> str:
         """As ``from_json`` reads it."""
@@ -81,11 +90,11 @@ class Config:
         return {}
 
 
-def require_size(name: str, value: object) -> None:
+def require_size(name: str, value: object, most: int = LARGEST) -> None:
     """Raise ValueError for what is not a whole number that a network can have as a size."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise ValueError(
-            f"{name!r} is {value!r}, a size that no network has; it should be a whole number from 1 to {LARGEST:,}"
+            f"{name!r} is {value!r:.40}, a size that no network has; it should be a whole number from 1 to {most:,}"
         )
 
 
@@ -112,12 +121,6 @@ class WordsAndCells(Config):
     def check(self) -> None:
         """Raise ValueError for sizes that no network has."""
         Config.check(self)
-        if not isinstance(self.blocks, tuple) or not 1 <= len(self.blocks) <= 8:
-            raise ValueError(f"'blocks' is {self.blocks!r}, which no residual network has")
-        for count in self.blocks:
-            require_size("blocks", count)
-        if sum(self.blocks) > 1000:
-            raise ValueError(f"'blocks' is {self.blocks!r}, which no residual network has")
         if self.embed % 2:
             raise ValueError(f"'embed' is {self.embed}, but two directions need an even number")
 
@@ -197,7 +200,7 @@ class GridConfig(Config):
     def regions(self) -> int:
         """How many regions a picture has."""
         _, side = grid(self.blocks, self.width, self.image_size)
-        return (side - self.window + 1) ** 2
+        return max(0, side - self.window + 1) ** 2
 
 
 @dataclass(frozen=True, slots=True)

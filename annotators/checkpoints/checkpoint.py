@@ -470,9 +470,14 @@ class Weights(Generic[AnyModule]):
 
     @cached_property
     def module(self) -> AnyModule:
-        """The network without memory."""
-        with torch.device("meta"), _Undrawn():
-            return self.make()
+        """The network without memory; AnnotatorError for sizes that are too great for any."""
+        try:
+            with torch.device("meta"), _Undrawn():
+                return self.make()
+        except RuntimeError as error:
+            raise AnnotatorError(
+                f"{str(self.checkpoint.path)!r} describes no {self.network}: {error}"
+            ) from error
 
     @cached_property
     def examination(self) -> Examination:

@@ -76,7 +76,7 @@ class Archive:
         names = {info.filename for info in infos}
         inside = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(inside) != 1:
-            held = ", ".join(sorted(names)[:3])
+            held = ", ".join(f"{name:.60}" for name in sorted(names)[:3])
             raise AnnotatorError(
                 f"{str(path)!r} is a zip archive, but not one of torch (it holds {held or 'nothing'}); "
                 "unpack it if the weights are inside"
@@ -95,7 +95,7 @@ class Archive:
             with zipfile.ZipFile(self.path) as archive:
                 return archive.read(info)
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError) as error:
-            raise self.damaged(f"{name!r}: {error}") from error
+            raise self.damaged(f"{name!r}: {error!s:.200}") from error
 
     def storage(self, name: str, nbytes: int) -> Tensor:
         """(nbytes,) uint8, a view of the mapped file."""

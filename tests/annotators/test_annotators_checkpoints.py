@@ -495,6 +495,7 @@ def zip_of(members: dict[str, bytes]) -> bytes:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n", "git lfs pull"),
         (zip_of({"pretrain_model/coco/model_coco_1.pth.tar": b"x"}), "unpack it"),
         (zip_of({}), "not one of torch"),
+        (zip_of({"x" * 60_000: b""}), r"it holds x{60}\)"),
         (zip_of({"a/data.pkl": b"N."}), "holds a NoneType, not weights"),
         (zip_of({"a/data.pkl": b"}."}), "an empty dict"),
         (b"\x1f\x8b\x08rest", "packed archive"),

@@ -334,6 +334,7 @@ def test_a_file_of_something_else_is_no_pvse(tmp_path: Path):
         ({"config": '{"words": -2}'}, "'words' is -2"),
         ({"config": '{"blocks": []}'}, "'blocks' is"),
         ({"config": '{"blocks": [1000000]}'}, "'blocks' is"),
+        ({"config": '{"blocks": [1, 1, 1, 1, 1, 1, 1, 1], "width": 10000000}'}, "describes no pvse"),
         ({"config": '{"k": 0}'}, "'k' is 0"),
         ({"config": '{"pooling": "mean"}'}, "'pooling' is 'mean'"),
     ],

@@ -545,9 +545,10 @@ def test_wrong_weights_are_one_clear_line(world, tmp_path):
         assert "config.json' is not readable as JSON" in refusal(world, weights=str(folder))
     save_file({"a": torch.ones(1)}, path, {"format": "mitl-annotator-1", "network": "clip"})
     assert "it should hold 'vilt'" in refusal(world, weights=str(path))
-    stated = {"format": "mitl-annotator-1", "network": "vilt", "config": '{"hidden_size": 0}'}
-    save_file({"a": torch.ones(1)}, path, stated)
-    assert "no readable 'config'" in refusal(world, weights=str(path))
+    for sizes in ('{"hidden_size": 0}', '{"num_hidden_layers": 10000000}'):
+        stated = {"format": "mitl-annotator-1", "network": "vilt", "config": sizes}
+        save_file({"a": torch.ones(1)}, path, stated)
+        assert "no readable 'config'" in refusal(world, weights=str(path))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

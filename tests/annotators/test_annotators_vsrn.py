@@ -596,6 +596,8 @@ def test_settings_that_weights_of_ours_bring_are_refused(ours: Path, files: dict
             "vsrn",
             "35 regions, but an extractor of 36",
         ),
+        (json.dumps({"extractor": {"blocks": [10**7]}}), "vsrn", "that no network has"),
+        (json.dumps({"extractor": {"window": 14}}), "vsrn", "36 regions, but an extractor of 0"),
         (GRID.to_json(), "pvse", "holds 'pvse'; it should hold 'vsrn'"),
     ],
 )
