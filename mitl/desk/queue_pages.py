@@ -158,9 +158,8 @@ def picture(path: Path | None) -> Response:
     """
     headers = {"Cache-Control": "private, max-age=3600"}
     try:
-        if (
-            path is None or not path.is_file()
-        ):  # also of a pipe, which would never end, or a name that no file has
+        # Nor of a pipe, which would never end, or of a name that no file can have.
+        if path is None or not path.is_file():
             return _none()
         media = format_of(head_of(path))
         if media is None:

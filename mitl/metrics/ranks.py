@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -173,23 +172,17 @@ def _refuse_other_forms(queries: Sequence[int] | Ids, rankings: Sequence[object]
 
 def _integers(lists: Sequence[Sequence[int]], start: int, stop: int, count: int) -> Ids:
     """The ``count`` items at some places of all lists, one list behind the other."""
-    items: Iterator[int]
-    if stop == start + 1 and count == len(lists):
-        items = map(itemgetter(start), lists)
-    else:
-        # Slices that are let go at once are cheap; 25,000 of them at a time keep the garbage collector busy.
-        items = chain.from_iterable(map(itemgetter(slice(start, stop)), lists))
+    found = array("q")  # refuses what numpy itself reads: the text '42' as 42, and 4.5 as 4
     try:
-        found = np.asarray(array("q", items))  # numpy itself reads the text '42' as 42 and cuts 4.5 to 4
-    except IndexError:
-        raise _TooFewError from None
+        for items in map(itemgetter(slice(start, stop)), lists):
+            found.fromlist(items if type(items) is list else list(items))
     except (TypeError, OverflowError) as error:
         read = (item for ranking in lists for item in ranking[start:stop])
         integer_ids(np.fromiter(read, np.dtype(object)), "item")
         raise MetricError(f"item ids must be integers of 64 bits: {error}") from error
     if len(found) < count:
         raise _TooFewError
-    return found
+    return np.asarray(found)
 
 
 _FEW = 32
