@@ -114,6 +114,10 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
         with readable(path, what), path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True, delimiter=delimiter)
             header = list(reader.fieldnames or ())
+            if header and header[0].lower().startswith("sep="):
+                raise DatasetError(
+                    f"the first line of {str(path)!r} tells Excel how cells are separated; delete that line"
+                )
             other = next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
             if other is not None and delimiter == ",":
                 raise DatasetError(

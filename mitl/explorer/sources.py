@@ -83,6 +83,9 @@ def of_release(folder: Path, settings: Settings) -> Explored:
     positives, negatives, answers = release.positives, release.negatives, release.judgements
     judged = pd.concat([positives.assign(positive=True), negatives.assign(positive=False)], ignore_index=True)
     columns = [f"{side}_id" for side in release.form.sides]
+    _require(positives, release.name, *columns, "label", "annotators", "sources")
+    _require(negatives, release.name, *columns, "label", "annotators")
+    _require(answers, release.name, *columns, "label", "usable")
     for table in (judged, answers):
         table[columns] = table[columns].astype(str)
     items = _items_of(settings, folder)
@@ -119,6 +122,13 @@ def of_release(folder: Path, settings: Settings) -> Explored:
         annotators,
         release.form.sides,
     )
+
+
+def _require(table: pd.DataFrame, name: str, *columns: str) -> None:
+    """ReleaseError where a table of the release lacks one of these."""
+    lacking = next((column for column in columns if column not in table), None)
+    if lacking is not None:
+        raise ReleaseError(f"a table of the release {name!r} lacks the column {lacking!r}; build it again")
 
 
 _ELSEWHERE = "name that one's project by --project, or an empty folder to see ids alone"

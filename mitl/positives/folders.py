@@ -152,13 +152,38 @@ def checked_table(
 
     content = read_checked(folder, manifest, name)
     try:
-        return parquet_table(content, columns)
-    except (pa.ArrowException, OSError, KeyError) as error:
+        table = parquet_table(content, columns)
+        _require_kinds(table)
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
         held = f" with the columns {', '.join(columns)}" if columns else ""
         raise ReleaseError(
             f"{str(folder / name)!r} is not a table of a release{held}: {' '.join(str(error).split())[:200]}; "
             "build the release again"
         ) from error
+    return table
+
+
+def _require_kinds(table: pa.Table) -> None:
+    """TypeError where a column that is read by its name holds something else than in a release."""
+    import pyarrow.compute as pc
+    from pyarrow import types as kinds
+
+    def text(kind: pa.DataType) -> bool:
+        return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind))
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type
+        if name in ("image_id", "caption_id"):
+            fits = not column.null_count and (text(kind) or kinds.is_integer(kind))
+        elif name in ("usable", "held"):
+            fits = not column.null_count and kinds.is_boolean(kind)
+        elif name in ("sources", "annotators"):
+            fits = kinds.is_list(kind) and text(kind.value_type) and not pc.list_flatten(column).null_count
+            fits = fits and not (name == "annotators" and column.null_count)
+        else:
+            fits = name != "label" or text(kind)
+        if not fits:
+            raise TypeError(f"{name!r} of type {kind} with {column.null_count} empty cells")
 
 
 def parquet_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:

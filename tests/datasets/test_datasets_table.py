@@ -190,6 +190,7 @@ def test_files_are_found_beside_the_table_or_in_a_folder(tmp_path):
         ),
         ("number,caption\n1,a\n", "no column for the image, .* say which it is with --columns image=COLUMN"),
         ("a.jpg,a dog\nb.jpg,a cat\n", "its columns: 'a.jpg', 'a dog'"),
+        ("sep=;\nimage_id;caption\n1;a\n", "tells Excel how cells are separated; delete that line"),
         ("image_id,caption\n1,a\n2\n", "line 3 .* more or fewer cells"),
         ("image_id,caption\n1,a\n2,b,c\n", "line 3 .* more or fewer cells"),
         ("image_id,caption\n1,a\n2, \n", "row 2 .* has no caption"),

@@ -67,6 +67,7 @@ def load(*words: str) -> tuple[str, ...]:
         (SITS + rated(11, 1, "4") + rated(11, 1, "2"), "comes twice"),
         (SITS + "COCO_val2014:sentid:11\n", "line 2 of 'sits.csv' has more or fewer cells"),
         (SITS.replace(",", ";") + "a;b;4,5;x\n", "separated by ';'; save it with commas between columns"),
+        (f"sep=,\n{SITS}", "tells Excel how cells are separated; delete that line"),
         (SITS.replace("\n", ",agg_score\n"), "has two columns called 'agg_score'; rename one of them"),
         ("", "sits.csv"),
     ],

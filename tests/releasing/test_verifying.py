@@ -18,6 +18,7 @@ from release_kit import audited_world, runs_of, world
 
 from mitl.cli.releases import verify as command
 from mitl.errors import ReleaseError
+from mitl.explorer.sources import of_release
 from mitl.positives.exports.content import judged_pairs
 from mitl.positives.folders import file_entries
 from mitl.positives.rating_release import write_ratings
@@ -25,6 +26,7 @@ from mitl.positives.release import write_release
 from mitl.positives.sources import read_set
 from mitl.positives.verifying import verify_release
 from mitl.records import IdKind
+from mitl.settings import load
 from mitl.stages.releasing.verify import verify
 
 
@@ -433,6 +435,40 @@ def test_a_table_without_a_column_is_named_by_whoever_reads_it(release, name, co
         ReleaseError, match=rf"{name}\.parquet' is not a table of a release with the columns.*{column}"
     ):
         judged_pairs(release, read_set(str(release)).positives.by_query)
+
+
+def test_the_explorer_names_the_column_that_a_table_lacks(release, tmp_path):
+    """It reads whole tables."""
+    path = release / "positives.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["annotators"]), path)
+    seal(release)
+
+    with pytest.raises(ReleaseError, match="lacks the column 'annotators'; build it again"):
+        of_release(release, load(tmp_path, environ={}))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "cell"),
+    [
+        ("judgements", "usable", "yes"),
+        ("judgements", "image_id", None),
+        ("positives", "caption_id", 1.5),
+        ("positives", "annotators", [None]),
+        ("negatives", "label", ["no"]),
+    ],
+)
+def test_a_column_of_another_kind_is_named(release, tmp_path, name, column, cell):
+    """By whoever reads it, where the manifest vouches for the table."""
+    path = release / f"{name}.parquet"
+    table = pq.read_table(path)
+    at = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(at, column, pa.array([cell] * len(table))), path)
+    seal(release)
+
+    with pytest.raises(
+        ReleaseError, match=rf"{name}\.parquet' is not a table of a release.*'{column}' of type"
+    ):
+        of_release(release, load(tmp_path, environ={}))
 
 
 @settings(
