@@ -184,10 +184,10 @@ class Certificate:
     def lines(self) -> list[str]:
         """The certificate in words."""
         return [
-            f"with {self.confidence:.6g} confidence recall is at least {lower_bound(self.measured.recall, 4)}: at most "
-            f"{several(self.measured.missing, 'match', 'matches')} missing beside at least "
+            f"with {self.confidence:.12g} confidence recall is at least {lower_bound(self.measured.recall, 4)}: at "
+            f"most {several(self.measured.missing, 'match', 'matches')} missing beside at least "
             f"{self.measured.right:,} right ones",
-            f"with {self.confidence:.6g} confidence precision is at least "
+            f"with {self.confidence:.12g} confidence precision is at least "
             f"{lower_bound(self.measured.precision, 4)}: at most {self.measured.wrong:,} of "
             f"{several(self.held, 'positive')} wrong",
             f"whatever the workers' rates of error are, recall is at least {lower_bound(self.worst.recall, 4)} and "
@@ -233,6 +233,7 @@ class Look:
 
 _METHOD: Method = "design"
 """Of the counts' bounds, fixed before the first answer; see `mitl.audits.finite`."""
+_TOLD = RateSource.MEASURED, RateSource.WORST
 
 
 def certify(
@@ -272,11 +273,9 @@ def certify(
         raise AuditError("the release holds no positive in the pool, so it has neither recall nor precision")
     evidence = sample.evidence(design, sizes, len(audited))
     risk, shares = 1 - design.confidence, design.shares or SHARES
-    recall = {
-        rates: recall_lower(evidence, risk, shares, method=_METHOD, rates=rates) for rates in RateSource
-    }
+    recall = {rates: recall_lower(evidence, risk, shares, method=_METHOD, rates=rates) for rates in _TOLD}
     precision = {
-        rates: precision_lower(evidence, risk, shares, method=_METHOD, rates=rates) for rates in RateSource
+        rates: precision_lower(evidence, risk, shares, method=_METHOD, rates=rates) for rates in _TOLD
     }
     groups = sample.groups()
     measured = recall[RateSource.MEASURED]
@@ -326,11 +325,11 @@ def look(
     first = sample.prefix()
     if upto_place is not None:
         first = min(first, int((sample.place <= upto_place).sum()))
-    evidence = sample.evidence(design, sizes, first, anytime=True)
+    evidence = sample.evidence(design, sizes, first)
     risk, shares = 1 - design.confidence, design.shares or SHARES
     worst = [
         bound(evidence, risk, shares, method="betting", rates=rates, anytime=True).lower
-        for rates in (RateSource.MEASURED, RateSource.WORST)
+        for rates in _TOLD
         for bound in (recall_lower, precision_lower)
     ]
     recall, precision, worst_recall, worst_precision = (float(value) for value in worst)

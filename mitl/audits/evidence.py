@@ -157,14 +157,8 @@ class Sample:
             "false_yes": (no_kind, no, int(no.sum())),
         }
 
-    def evidence(
-        self, design: AuditDesign, held_sizes: Ints, first: int, *, anytime: bool = False
-    ) -> AuditEvidence:
-        """What the ``first`` so many pairs in the order of drawing say; all of them must be answered.
-
-        Args:
-            anytime: whether it is one of several looks.
-        """
+    def evidence(self, design: AuditDesign, held_sizes: Ints, first: int) -> AuditEvidence:
+        """What the ``first`` so many pairs in the order of drawing say; all of them must be answered."""
         seen = np.arange(len(self.held)) < first
         size = np.array([stratum.size for stratum in design.strata], np.float64)
         expected = np.array([stratum.expected for stratum in design.strata])
@@ -180,14 +174,14 @@ class Sample:
                 self.by_stratum(seen & ~self.held, len(size)),
                 np.stack([self.by_stratum(seen & ~self.held & by, len(size)) for by in self.confirmed]),
                 expected,
-                self.by_stratum(~self.held, len(size)) if anytime else None,
+                self.by_stratum(~self.held, len(size)),
             ),
             Counts(
                 held_sizes.astype(np.float64),
                 self.by_stratum(seen & self.held, len(size)),
                 np.stack([self.by_stratum(seen & self.held & by, len(size)) for by in self.refused]),
                 np.full(len(size), EXPECTED_REFUSED),
-                self.by_stratum(self.held, len(size)) if anytime else None,
+                self.by_stratum(self.held, len(size)),
             ),
             rates["false_no"],
             rates["false_yes"],

@@ -276,8 +276,8 @@ def _check(pilot: Pilot) -> None:
         )
     if min(matches, answered - matches) < LEAST_OF_A_KIND:
         raise TooFewAnswersError(
-            f"of {answered} answered candidates {matches} are matches; a plan needs {LEAST_OF_A_KIND} matches and as "
-            "many others"
+            f"people called {matches} of {answered} answered candidates a match; a plan needs {LEAST_OF_A_KIND} "
+            "matches and as many others"
         )
     if np.ptp(pilot.probabilities) == 0:
         raise AuditError(

@@ -26,7 +26,7 @@ from mitl.audits.thresholds import (
 from mitl.core.arrays import Floats, Ints, places
 from mitl.core.statistics import clopper_pearson
 from mitl.errors import AuditError
-from mitl.records import Label
+from mitl.records import Label, several
 from mitl.records.audits import AuditDesign
 from mitl.records.frames import LABELS, NONE
 
@@ -197,13 +197,13 @@ def _check(scored: pd.DataFrame, audited: pd.DataFrame, sampled: Ints) -> None:
     missing = int((audited["first"] == NONE).sum())
     if missing:
         raise AuditError(
-            f"{missing:,} of the {len(audited):,} sampled pairs have no usable answer yet; run `mitl publish --drawn`, "
-            "and `mitl harvest` and `mitl review` when they are answered"
+            f"no usable answer yet on {missing:,} of the {several(len(audited), 'sampled pair')}; run `mitl publish "
+            "--drawn`, and `mitl harvest` and `mitl review` when they are answered"
         )
     if (sampled < 0).any():
         raise AuditError(
-            f"{int((sampled < 0).sum()):,} of the {len(audited):,} sampled pairs have no score; run `mitl fuse` "
-            "again, or score them in the file too"
+            f"no score for {int((sampled < 0).sum()):,} of the {several(len(audited), 'sampled pair')}; run `mitl "
+            "fuse` again, or score them in the file too"
         )
     probability = scored["probability"]
     if not len(scored) or probability.max() == probability.min():
@@ -246,8 +246,8 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
     )
     error = promise.error if promise.lost is None or not best.name.endswith(NO_MATCH) else promise.lost
     line = (
-        f"{design.sample:,} sampled answers are too few to promise at most {100 * error:.4g}% wrong labels of "
-        f"{best.name!r} with confidence {100 * promise.confidence:.4g}%; at least {least:,} more are wanted"
+        f"{design.sample:,} sampled answers are too few to promise at most {100 * error:.12g}% wrong labels of "
+        f"{best.name!r} with confidence {100 * promise.confidence:.12g}%; at least {least:,} more are wanted"
     )
     still_open = sum(part.threshold.pairs - part.threshold.audited for part in found.strata)
     if least >= still_open:

@@ -144,8 +144,8 @@ class AuditPlan:
         lines = [self.reason] if self.reason else []
         lines.append(
             f"{'the best possible' if self.reason else 'the cheapest sample'}: recall of at least "
-            f"{lower_bound(best.recall)} with {self.confidence:.6g} confidence ({lower_bound(best.worst)} whatever the "
-            f"workers' rates of error are), by {best.words}"
+            f"{lower_bound(best.recall)} with {self.confidence:.12g} confidence ({lower_bound(best.worst)} whatever "
+            f"the workers' rates of error are), by {best.words}"
         )
         if best.cents > best.cents_once:
             without = f"without that the sample would cost {format_dollars(best.cents_once)}"

@@ -47,7 +47,7 @@ class Pool:
     def __post_init__(self) -> None:
         for name in ("image_queries", "caption_queries", "images", "captions"):
             ids = getattr(self, name)
-            if len(ids) > 1 and not (ids[1:] > ids[:-1]).all():
+            if not (ids[1:] > ids[:-1]).all():
                 raise AuditError(f"{name} of a pool must be ascending and distinct; sort them first")
         known = contains(self.captions, self.caption_queries)
         others = self.images[~contains(self.image_queries, self.images)]

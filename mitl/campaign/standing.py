@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kind_of, other_kinds_asked, to_ask_again
-from mitl.crowd.context import choose_environment
+from mitl.crowd.context import choose_environment, named
 from mitl.db.session import open_database
+from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import collection as collection_store
 from mitl.db.store import desk as desk_store
@@ -23,6 +24,15 @@ from mitl.records import AuditPurpose, Decision, Environment, HitState, Label
 from mitl.records.collection import TEXTS
 from mitl.records.questions import GoldRule
 from mitl.settings import Settings
+
+
+def takes_in(session: Session, environment: Environment) -> str:
+    """The command for answers that wait for a person, else for those that are out; empty where there are none."""
+    if answer_store.decision_counts(session, environment).get(Decision.QUEUED):
+        return f"mitl review{named(session, environment)}"
+    if hit_store.state_counts(session, environment)[HitState.POSTED]:
+        return f"mitl harvest{named(session, environment)}"
+    return ""
 
 
 def standing(session: Session, environment: Environment, rule: GoldRule) -> Standing:

@@ -33,6 +33,7 @@ from mitl.fusion.models import (
 )
 from mitl.fusion.parts import UNKEPT, Arrays, KeptParts
 from mitl.fusion.towers import tower_features
+from mitl.records import several
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 
@@ -138,13 +139,13 @@ def check(evidence: FusionEvidence, count: int = FOLDS) -> None:
     for kind, n in kinds.items():
         if not n:
             raise MetricError(
-                f"none of the {len(trained.rows):,} answered pairs was called {kind}, so nothing shows what tells the "
-                "two kinds apart; ask about more pairs"
+                f"nobody called any of {several(len(trained.rows), 'answered pair')} {kind}, so nothing shows what "
+                "tells the two kinds apart; ask about more pairs"
             )
         if n < least:
             raise MetricError(
-                f"{n:,} of {len(trained.rows):,} answered pairs were called {kind}, and {count} folds need {least} "
-                "at least; ask about more pairs"
+                f"people called {n:,} of {several(len(trained.rows), 'answered pair')} {kind}, and {count} folds need "
+                f"{least} at least; ask about more pairs"
             )
     similarity = evidence.ranked.groupby("annotator", observed=True)["similarity"]
     if not (similarity.max() > similarity.min()).any():

@@ -293,7 +293,7 @@ def _machine_labels(of: Facts) -> Iterator[Sentence]:
             if part.labelled
         )
         yield (
-            f"With {100 * bound.confidence:.6g} % confidence no more of them are wrong ({bound.loss} loss) than "
+            f"With {100 * bound.confidence:.12g} % confidence no more of them are wrong ({bound.loss} loss) than "
             f"{parts}; the labels stand below sequential thresholds on the score's uncertainty, a task of probably "
             "approximately correct labels",
             Cite(("candes2025labels",)),
@@ -322,7 +322,7 @@ def _audited(of: Facts) -> Iterator[Sentence]:
     )
     yield (f"There, {ASSUMPTIONS[0]}.",)
     yield (
-        f"With {100 * proof.confidence:.6g} % confidence the recall of the release is at least "
+        f"With {100 * proof.confidence:.12g} % confidence the recall of the release is at least "
         f"{lower_bound(100 * proof.measured.recall, 1)} % and, separately, its precision at least "
         f"{lower_bound(100 * proof.measured.precision, 1)} %, with workers' rates of "
         "error bounded from the same answers; whatever these rates are, at least "

@@ -160,7 +160,7 @@ def machine_told(data: ReleaseInput) -> str:
     bound = data.machine
     if bound is not None:
         told.append(
-            f"With {bound.confidence:.6g} confidence no more of them are wrong{_LOSSES.get(bound.loss, '')} than "
+            f"With {bound.confidence:.12g} confidence no more of them are wrong{_LOSSES.get(bound.loss, '')} than "
             + "; ".join(
                 f"{percent_at_most(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a "
                 f"random sample of {part.sampled:,} that people answered"

@@ -18,7 +18,7 @@ import numpy as np
 
 from mitl.core.arrays import Ints, contains, distinct, pack_ids, unpack_pairs
 from mitl.errors import ProposalError
-from mitl.records import Pair
+from mitl.records import Pair, several
 
 T = TypeVar("T")
 
@@ -158,8 +158,8 @@ def gold_negatives(
     if not negatives:
         both = len(set(queries[0]) & set(gallery[0])) * len(set(queries[1]) & set(gallery[1]))
         raise ProposalError(
-            f"all {sum(sizes) - both} query x gallery pairs are proposed, ranked high or known positives, so none is a "
-            "gold negative; use a larger gallery, or propose fewer in a new project (--top-k)"
+            f"of {several(sum(sizes) - both, 'query x gallery pair')} each is proposed, ranked high or a known "
+            "positive, so none is a gold negative; use a larger gallery, or propose fewer in a new project (--top-k)"
         )
     return negatives
 

@@ -282,8 +282,19 @@ def test_a_worker_who_gives_most_answers_is_warned_of(settings):
     assert status(settings, SANDBOX).counts["audit"]["recall"] is None
     assert "set max_hits_per_worker" in warning
     complete = SimpleNamespace(wanted=0, out=0)
-    promised = [_next(complete, SANDBOX, certifies=certifies) for certifies in (True, False)]
+    promised = [_next(complete, SANDBOX, "", certifies=certifies) for certifies in (True, False)]
     assert ["which certifies" in each for each in promised] == [True, False]
+
+
+def test_answers_that_wait_for_a_person_are_reviewed_first(settings):
+    """`mitl harvest` would find nothing new."""
+    draw_audit(settings, AuditRequest(size=40), SANDBOX)
+    run_publish(settings)
+    assert show(settings, SANDBOX).next == "mitl harvest"
+    simulate(settings, SANDBOX, population="random", hits_per_worker=100)
+    harvest(settings, SANDBOX)
+
+    assert show(settings, SANDBOX).next == "mitl review"
 
 
 def test_a_sample_for_labels_is_of_open_candidates(tmp_path):

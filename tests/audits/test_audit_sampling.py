@@ -56,10 +56,11 @@ def test_a_pool_knows_what_it_does_not_hold():
     assert (POOL.ranks(pairs) >= 0).tolist() == [False, True, True, False]
 
 
-def test_ids_of_a_pool_that_are_not_ascending_are_refused():
-    """Ranks would not be the same from one run to the next."""
+@pytest.mark.parametrize("images", [[2, 1], [1, 1]])
+def test_ids_of_a_pool_that_are_not_ascending_and_distinct_are_refused(images):
+    """Ranks would not be the same from one run to the next, or a pair would stand twice."""
     with pytest.raises(AuditError, match="images of a pool must be ascending"):
-        Pool(np.arange(2), np.arange(2), np.array([2, 1]), np.arange(3))
+        Pool(np.arange(2), np.arange(2), np.array(images), np.arange(3))
 
 
 @given(st.sets(st.integers(0, 63), max_size=63), st.integers(0, 2**32 - 1))
@@ -118,9 +119,10 @@ def test_a_pool_that_gained_what_a_sample_found_is_sampled_anew():
 
     held = pool.nth(np.arange(0, pool.size, 9973))
     before = sampled(held)
-    again = sampled(np.sort(np.append(held, before[:2])))
+    for more in (np.append(held, before[:2]), np.append(held[2:], before[:2])):
+        again = sampled(np.sort(more))
 
-    assert np.isin(again, before).mean() < 0.05
+        assert np.isin(again, before).mean() < 0.05
 
 
 def test_a_sample_knows_its_chances():

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mitl.audits.bounds import SHARES, precision_lower, recall_lower
 from mitl.audits.certificate import certify, look
 from mitl.audits.evidence import Sample
 from mitl.audits.pool import draw
+from mitl.audits.workers import among_all, confirmed_at_least, refused_at_least
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, Label
 from mitl.records.audits import HELD, AuditDesign, Stratum
@@ -86,6 +88,15 @@ def test_a_certificate_counts_what_was_seen():
     ]
     assert certificate.found == sum(s.confirmed for s in strata) == (confirmed & ~AUDITED["known"]).sum()
     assert certificate.answers == (AUDITED[["first", "second", "third"]] != NONE).to_numpy().sum()
+    yeses = (AUDITED[["first", "second", "third"]] == YES).sum(axis=1)
+    held, others = AUDITED["known"], ~AUDITED["known"]
+    assert sum(s.confirmed_by_all for s in strata) == (others & (yeses == 3)).sum() > 0
+    assert [(s.refused, s.refused_by_all) for s in strata] == [
+        ((held & (yeses < 2)).sum(), (held & (yeses == 0)).sum()),
+        (0, 0),
+        (0, 0),
+    ]
+    assert strata[0].refused_by_all > 0
     accepted = (AUDITED["second"] == YES) | (AUDITED["third"] == YES)
     assert certificate.false_no.answers == (AUDITED["pair"].between(250, 499) & accepted).sum()
     assert certificate.false_yes.answers == (AUDITED["pair"].between(500, 899)).sum()
@@ -129,10 +140,10 @@ def test_what_is_at_most_is_rounded_up_and_what_is_at_least_down():
     rate = replace(certificate.false_no, upper=0.12301)
     bound = replace(certificate.measured, recall=0.43219)
 
-    lines = replace(certificate, false_no=rate, measured=bound, confidence=0.99975).lines()
+    lines = replace(certificate, false_no=rate, measured=bound, confidence=0.99999975).lines()
 
     assert any("false noes: at most 0.124," in line for line in lines)
-    assert any(line.startswith("with 0.99975 confidence recall is at least 0.4321:") for line in lines)
+    assert any(line.startswith("with 0.99999975 confidence recall is at least 0.4321:") for line in lines)
 
 
 def test_better_workers_prove_more():
@@ -182,7 +193,7 @@ def test_overturned_noes_raise_a_doubt():
     easy, doubted = (certify(table, DESIGN, HOLDS, SAID) for table in (AUDITED, hard))
 
     assert not easy.doubt and doubted.doubt
-    assert doubted.recheck.overturned == len(rows)
+    assert doubted.recheck.overturned == doubted.recheck.accepted == len(rows)
     assert any("WARNING: two further workers overturned more first noes" in line for line in doubted.lines())
 
 
@@ -198,12 +209,16 @@ def test_looks_hold_on_the_longest_answered_prefix():
     assert cut == look(AUDITED, DESIGN, HOLDS, SAID, upto_place=399)
     assert 0 < cut.worst_recall < cut.recall < whole.recall < 485 / 545
     assert nothing.recall == nothing.precision == 0
+    evidence = Sample.of(AUDITED, HOLDS, SAID).evidence(DESIGN, np.array([500, 0, 0]), 399)
+    at_any_time = {"method": "betting", "anytime": True}
+    assert cut.recall == recall_lower(evidence, 1 - DESIGN.confidence, **at_any_time).lower
+    assert cut.precision == precision_lower(evidence, 1 - DESIGN.confidence, **at_any_time).lower
 
 
 def test_stakes_are_those_of_the_whole_sample_at_every_look():
     """Whoever bets more on a stratum after seeing its answers bets with other people's money."""
     sample = Sample.of(AUDITED, HOLDS, SAID)
-    looks = [sample.evidence(DESIGN, np.array([500, 0, 0]), first, anytime=True) for first in (40, 750)]
+    looks = [sample.evidence(DESIGN, np.array([500, 0, 0]), first) for first in (40, 750)]
 
     for one in looks:
         assert one.outside.planned.tolist() == [0, 250, 300]
@@ -236,6 +251,27 @@ def test_few_workers_are_warned_of(number, warned):
 
     assert certificate.workers == number
     assert any("WARNING: 19 workers answered" in line for line in certificate.lines()) == warned
+
+
+def test_the_risk_is_dealt_once():
+    """Each part of a bound has its share, and the shares of a bound are the whole risk."""
+    evidence = Sample.of(AUDITED, HOLDS, SAID).evidence(DESIGN, np.array([500, 0, 0]), len(AUDITED))
+    risk = 0.05
+    false_no = among_all(evidence.false_no.upper(risk * SHARES["false_no"]))
+    half = risk * SHARES["thinning"] / 2
+
+    def wrong(part):
+        """Of precision at so much of the risk, of which 2 : 3 : 1 is for the rate, the refused and who is refused."""
+        false_yes = evidence.false_yes.upper(part / 3)
+        return evidence.within.most(refused_at_least(false_yes), part / 2, part / 6, "design")
+
+    recall = recall_lower(evidence, risk)
+
+    assert recall.missing == evidence.outside.most(
+        confirmed_at_least(false_no), risk * SHARES["missing"], half, "design"
+    )
+    assert recall.precision.wrong == wrong(risk * (0.10 + 0.15) + half)
+    assert precision_lower(evidence, risk).wrong == wrong(risk)
 
 
 def test_no_risk_is_spent_on_rates_that_nothing_can_tell():
@@ -275,6 +311,7 @@ def changed(design, place, **fields):
         ),
         (DESIGN, AUDITED[:-1], HOLDS, "was to have .* audited pairs and has .*: the sample was changed"),
         (DESIGN, AUDITED.assign(pair=1), HOLDS, "a pair of the audit stands twice"),
+        (DESIGN, AUDITED.assign(place=1), HOLDS, "a pair of the audit stands twice"),
         (DESIGN, AUDITED.assign(inclusion=0.5), HOLDS, "inclusion probabilities of the audit are not those"),
         (
             changed(DESIGN, 0, size=400),
@@ -283,6 +320,7 @@ def changed(design, place, **fields):
             "holds 500 positives in stratum 'released' of 400 pairs",
         ),
         (DESIGN, AUDITED, HOLDS.assign(stratum=np.int16(7)), "stands in stratum 7, but the audit has 3"),
+        (DESIGN, AUDITED, HOLDS.assign(stratum=np.int16(-1)), "stands in stratum -1, but the audit has 3"),
         (DESIGN, AUDITED, HOLDS[:0], "the release holds no positive in the pool"),
     ],
 )

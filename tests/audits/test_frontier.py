@@ -134,7 +134,7 @@ def test_an_answer_that_stands_for_many_weighs_as_many() -> None:
     ("change", "told"),
     [
         ({"answered": slice(0, 30)}, "a plan needs 60 answered candidates, but there are 30"),
-        ({"matches": True}, "of 300 answered candidates 300 are matches"),
+        ({"matches": True}, "people called 300 of 300 answered candidates a match"),
         ({"probabilities": 0.5}, "every candidate has the same score"),
     ],
 )

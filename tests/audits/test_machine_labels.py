@@ -92,6 +92,27 @@ def test_each_side_has_a_threshold_and_what_stands_is_beyond_it_and_was_not_samp
     assert wrong.sum() <= 0.05 * N
 
 
+def test_pairs_as_sure_as_the_error_that_ends_it_get_no_label(world) -> None:
+    """What is labelled is what was bounded, ties too."""
+    probability, match, sample = world
+    coarse = probability.round(2)
+    given = scored(coarse), audited(sample, answers_of(match[sample])), design()
+    found = label_pairs(*given, Promise(0.05), siding=0.0)
+    assert all(np.isfinite(part.threshold.cut) for part in found.strata)
+    labels = found.labels["stratum"].value_counts()
+    assert [labels[part.name] for part in found.strata] == [part.threshold.labelled for part in found.strata]
+
+
+def test_measuring_who_sides_with_the_machine_has_its_share_of_the_risk(world) -> None:
+    """A share that is given costs none."""
+    probability, match, sample = world
+    given = scored(probability), audited(sample, answers_of(match[sample])), design()
+    measured = label_pairs(*given, Promise(0.1, confidence=0.95), siding=0.1)
+    same = label_pairs(*given, Promise(0.1, confidence=0.955, siding=0.1), siding=0.1)
+    less = label_pairs(*given, Promise(0.1, confidence=0.95, siding=0.1), siding=0.1)
+    assert measured.strata == same.strata != less.strata
+
+
 def test_more_may_be_lost_than_wrongly_matched_where_that_is_said(world) -> None:
     """The side of no match has its own tolerance."""
     probability, match, sample = world
@@ -169,9 +190,9 @@ def test_what_cannot_be_said_is_refused_in_one_line(world) -> None:
     answers = answers_of(match[sample])
     open_ = answers.copy()
     open_[:7, 0] = NONE
-    with pytest.raises(AuditError, match=r"7 of the 600 sampled pairs have no usable answer"):
+    with pytest.raises(AuditError, match=r"no usable answer yet on 7 of the 600 sampled pairs"):
         label_pairs(scored(probability), audited(sample, open_), design(), Promise(), siding=0.0)
-    with pytest.raises(AuditError, match="have no score"):
+    with pytest.raises(AuditError, match="no score for 588 of the 600 sampled pairs"):
         label_pairs(scored(probability[:100]), audited(sample, answers), design(), Promise(), siding=0.0)
     with pytest.raises(AuditError, match="same probability"):
         label_pairs(scored(np.full(N, 0.3)), audited(sample, answers), design(), Promise(), siding=0.0)

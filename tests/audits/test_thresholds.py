@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from scipy.stats import hypergeom
 
 from mitl.audits.thresholds import (
     Drawn,
+    Threshold,
     Tolerance,
     _shown,
     allowed_errors,
@@ -223,6 +224,37 @@ def test_small_losses_let_more_labels_stand_than_whole_errors() -> None:
         for loss in (1.0, 1 / 3)
     )
     assert third > 1.5 * whole > 0
+
+
+@pytest.mark.parametrize("thirds", [[0, 0, 0, 1, 2, 3], [1, 1, 1, 3, 3, 3], [0, 0, 0, 0, 3, 3]])
+def test_over_all_orders_of_a_small_stratum_bets_on_its_true_mean_win_no_oftener_than_the_risk(
+    thirds: list[int],
+) -> None:
+    """Each draw is expected from what is left by then."""
+    loss, certain = np.array(thirds) / 3, np.zeros(6)
+    orders = [np.array(order) for order in permutations(range(6), 5)]
+
+    def passes(order: np.ndarray, risk: float) -> bool:
+        found = find_threshold_of_loss(certain, Drawn(6, order), loss[order], Tolerance(loss.mean(), risk))
+        return found.cut == np.inf
+
+    for risk in (0.6, 0.9):
+        assert 0 < np.mean([passes(order, risk) for order in orders]) <= risk
+
+
+def test_the_mean_loss_that_is_told_is_the_least_that_passes() -> None:
+    """So that it may be promised, and a little less may not."""
+    rng = np.random.default_rng(2)
+    uncertainty, sample = rng.random(3000), rng.choice(3000, 500, replace=False)
+    loss = (rng.random(500) < 0.02) / 3
+
+    def found(error: float) -> Threshold:
+        return find_threshold_of_loss(uncertainty, Drawn(3000, sample), loss, Tolerance(error, 0.05))
+
+    told = found(0.1).bound
+    assert loss.mean() < told < 0.1
+    assert found(told).cut == np.inf
+    assert found(told - 2e-4).cut < np.inf
 
 
 def test_bets_refuse_a_small_sample_and_losses_beyond_1() -> None:

@@ -124,7 +124,17 @@ def test_a_rate_is_read_where_its_numbers_can_tell_something():
     """By the number drawn alone: eight that all are right leave less than one half, seven do not."""
     assert [Errors(3, 5, drawn).is_read(0.0075) for drawn in (0, 7, 8, 500)] == [False, False, True, True]
     assert not Errors(0, 0, 3).is_read(0.0075, anytime=True)
+    assert [Errors(0, 0, 7).is_read(0.01, anytime=anytime) for anytime in (False, True)] == [True, False]
     assert Errors(0, 0, 500).is_read(0.0075, anytime=True)
+
+
+def test_a_look_bounds_a_rate_for_all_looks():
+    """And so higher than the bound of one complete sample."""
+    errors = Errors(3, 40)
+
+    assert float(errors.upper(0.05)) == float(binomial_upper(3, 40, 0.05))
+    assert float(errors.upper(0.05, anytime=True)) == float(anytime_upper(3, 40, 0.05))
+    assert float(binomial_upper(3, 40, 0.05)) < float(anytime_upper(3, 40, 0.05)) < WORST
 
 
 def test_the_anytime_bound_holds_at_all_looks_at_once():

@@ -111,7 +111,7 @@ def test_a_text_is_written_reviewed_by_another_and_becomes_an_original(settings,
     assert set(states(settings)) == {ItemState.OUT}
     again = ask(settings)
     assert again.status == "nothing_to_do" and again.next.startswith("mitl serve for people")
-    assert show(settings, SANDBOX).next == "mitl harvest --sandbox"
+    assert show(settings, SANDBOX).next == "mitl harvest"
     assert work(settings).counts["approved"] == 2
     assert set(states(settings)) == {ItemState.WRITTEN}
     idle = ask(settings, task="write")

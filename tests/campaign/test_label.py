@@ -372,7 +372,7 @@ def test_without_a_sample_or_a_score_it_says_what_is_missing(tmp_path: Path) -> 
     assert "run `mitl fuse` and draw again" in warning
     assert "run `mitl fuse` first" in label(settings).error
     write_scores(settings)
-    assert "20 of the 20 sampled pairs have no usable answer yet" in label(settings).error
+    assert "no usable answer yet on 20 of the 20 sampled pairs" in label(settings).error
     answer_sample(settings, workers=("A",), skip=3)
     assert "rest on one person" in label(settings).error
 
@@ -433,7 +433,9 @@ def test_sampled_pairs_that_nothing_ranks_any_more_want_no_answer(project: Setti
     assert found["sampled"] == SAMPLE - 3
     assert found["labelled"] > 50
     without = write_table(project, tmp_path / "mine.csv")
-    assert "3 of the 150 sampled pairs have no" in label(project, "--scores", str(without)).error
+    assert (
+        "no usable answer yet on 3 of the 150 sampled pairs" in label(project, "--scores", str(without)).error
+    )
 
 
 def test_a_constant_score_is_refused(project: Settings) -> None:

@@ -138,6 +138,22 @@ def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(project):
     assert Path(first.paths["fused"]).read_bytes() == bytes_before
 
 
+@pytest.mark.parametrize(
+    "spoilt", ["[]", '"text"', "null", "{}", {"made_at": "yesterday"}, {"made_at": "2026-11-20"}]
+)
+def test_a_spoilt_description_is_taken_for_none(project, spoilt):
+    """One that is no object, says too little or has no time of its own: the probabilities are made again."""
+    about = Path(fuse(project, SANDBOX).paths["fused"]).with_suffix(".json")
+    whole = about.read_text()
+    about.write_text(spoilt if isinstance(spoilt, str) else json.dumps(json.loads(whole) | spoilt))
+
+    read = scores(project)
+    about.write_text(whole)
+
+    assert read is None
+    assert scores(project) is not None
+
+
 def test_scores_of_a_data_set_that_the_folder_held_before_are_not_taken(project):
     """Its runs may be called the same: the same annotators ranked the same ids."""
     fuse(project, SANDBOX)

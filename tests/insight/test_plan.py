@@ -146,7 +146,7 @@ def test_a_sample_that_is_answered_is_not_drawn_again_and_machine_labels_are_tol
     assert "mitl audit draw --for labels --size" in before.splitlines()[-1]
     assert "mitl label --error 0.4 --siding 0.1;" in before.splitlines()[-1]
     assert "next" in after.splitlines()[-1] and "mitl audit draw" not in after.splitlines()[-1]
-    assert f"5 of the {asks['pairs'] + 5:,} open candidates have a machine label" in after
+    assert f"a machine labelled 5 of the {asks['pairs'] + 5:,} open candidates" in after
     assert f"asks only about the other {asks['pairs']:,};" in after
     audited = ok("audit", "plan", "--project", settings.project, "--sandbox").out
     assert (
@@ -228,6 +228,10 @@ def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> No
     few = "a plan needs 60 answered candidates, but there are 18"
     waits = "pilot b1 is out: run `mitl harvest` once it is answered"
     assert f"{few}; {waits}" in fails(1, "plan", "--project", tmp_path)
+    simulate(settings, SANDBOX, population="random")
+    harvest(settings, SANDBOX)
+    decide = "pilot b1 is out: run `mitl review`"
+    assert fails(1, "plan", "--project", tmp_path).endswith(f"; {decide}")
     assert "--target-recall is 1.5" in fails(2, "plan", "--project", piloted, "--target-recall", "1.5")
     assert "--max-error is nan" in fails(2, "plan", "--project", piloted, "--max-error", "nan")
     assert "none-such" in fails(1, "plan", "--project", piloted, "--template", "none-such")

@@ -114,11 +114,8 @@ def compared_models(
     files = tuple(parse_model(text) for text in texts if "=" in text)
     request = EvaluationRequest(models=files, annotators=[text for text in texts if "=" not in text])
     gathered = gather(settings, request, progress)
-    one_sided = [model.name for model in gathered.models if model.is_one_sided]
-    if one_sided:
-        raise UsageError(
-            f"{one_sided[0]} knows one side alone, so it ranks nothing of the pool; leave it out"
-        )
+    for model in gathered.models:
+        model.require_both_sides()
     ranker = Ranker(settings, gathered, progress)
     asked = asked_metrics([METRIC])[0]
     by_direction = {}

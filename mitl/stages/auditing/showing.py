@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 from mitl.audits.certificate import MOST_OF_ONE, Look, look
+from mitl.campaign.standing import takes_in
 from mitl.core.formats import lower_bound, percent, percent_at_most
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
@@ -53,7 +54,7 @@ class AuditState:
             return f"{said}; no positive to bound yet"
         return (
             f"{said}; so far recall is at least {lower_bound(self.bound.recall)} and precision at least "
-            f"{lower_bound(self.bound.precision)}, with {design.confidence:.6g} confidence at any time"
+            f"{lower_bound(self.bound.precision)}, with {design.confidence:.12g} confidence at any time"
         )
 
 
@@ -139,7 +140,7 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
             for purpose in AuditPurpose
             if (row := audit_store.current(session, chosen, purpose)) is not None
         }
-        state = audit_state(context)
+        state, on_their_way = audit_state(context), takes_in(session, chosen)
         shares = {} if state is None else audit_store.worker_shares(session, state.audit.id)
         tables = [_audits(context, drawn, valid, pool)]
         if state is not None:
@@ -188,15 +189,15 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         tables=tuple(tables),
         lines=tuple(lines),
         warnings=warnings,
-        next=_next(state, chosen, certifies=not warnings),
+        next=_next(state, chosen, on_their_way, certifies=not warnings),
     )
 
 
-def _next(state: AuditState, environment: Environment, *, certifies: bool) -> str:
+def _next(state: AuditState, environment: Environment, on_their_way: str, *, certifies: bool) -> str:
     if state.wanted > state.out:
         return f"mitl publish --{environment.value} --drawn"
     if state.wanted:
-        return f"mitl harvest --{environment.value}"
+        return on_their_way or "mitl status"
     return f"mitl build-dataset --out DIR{', which certifies the release' if certifies else ''}"
 
 

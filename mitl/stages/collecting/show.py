@@ -16,6 +16,7 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.texts.standing import Attempt, ItemStanding, ItemState, standing, tally
+from mitl.campaign.standing import takes_in
 from mitl.core.arrays import Ints, pack_ids, pack_pairs
 from mitl.core.pictures import page_jpeg
 from mitl.core.pricing import format_dollars
@@ -151,6 +152,7 @@ def show(
         captions = {c.id: c.text for c in item_store.captions(session, dataset.id)}
         paid = collection_store.paid_cents(session, context.environment)
         where = context.environment.value
+        on_their_way = takes_in(session, context.environment)
     attempts = [attempt for item in items for attempt in item.attempts]
     all_ = tally(items)
     accepted = all_.accepted
@@ -195,16 +197,16 @@ def show(
             f"{several(accepted, 'text or pick', 'texts and picks')} accepted of {len(attempts):,}; "
             f"paid {format_dollars(paid)}{price}",
         ),
-        next=_next(counts["states"], where),
+        next=_next(counts["states"], where, on_their_way),
     )
 
 
-def _next(states: Mapping[str, int], where: str) -> str:
+def _next(states: Mapping[str, int], where: str, on_their_way: str) -> str:
     """First what is to be asked, then what is to be taken in, then the release."""
     if states.get(ItemState.OPEN) or states.get(ItemState.WRITTEN):
         return f"mitl collect publish --{where}"
     if states.get(ItemState.OUT) or states.get(ItemState.IN_REVIEW):
-        return f"mitl harvest --{where}"
+        return on_their_way or "mitl status"
     return "mitl build-dataset --out DIR"
 
 

@@ -230,6 +230,13 @@ class Model:
         """Whether it knows images alone, or captions alone."""
         return self.sides != BOTH
 
+    def require_both_sides(self) -> None:
+        """UsageError where it knows one side alone."""
+        if self.is_one_sided:
+            raise UsageError(
+                f"{self.name} knows one side alone, so it ranks nothing of the other; leave it out"
+            )
+
     def compares(self, *sides: Modality) -> bool:
         """Whether it has similarities of an item of one side with an item of the other, or of the same one."""
         known = self.similarities is not None and self.sides.issuperset(sides)

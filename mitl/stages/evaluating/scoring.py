@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.errors import MetricError, UsageError
+from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Positives, Short
 from mitl.metrics.ranks import NOTHING
 from mitl.metrics.retrieval import Values
@@ -157,8 +157,7 @@ def best_items(
     Raises:
         UsageError: the model knows one side alone.
     """
-    if model.is_one_sided:
-        raise UsageError(f"{model.name} knows one side alone, so it ranks nothing of the other; leave it out")
+    model.require_both_sides()
     heads: dict[Direction, Mapping[str, Sequence[str]]] = {}
     for direction, listed in positives.items():
         if not len(listed):

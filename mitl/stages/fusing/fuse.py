@@ -17,7 +17,7 @@ from mitl.audits.frontier import TOLERATED, share_left
 from mitl.core.arrays import Ints, pack_pairs, places
 from mitl.core.formats import percent
 from mitl.crowd.context import Context, open_context
-from mitl.db.store import audits, proposals
+from mitl.db.store import audits
 from mitl.fusion.answered import FOLDS
 from mitl.fusion.evidence import FusionEvidence
 from mitl.fusion.fusing import Fusion, check
@@ -98,13 +98,12 @@ def fuse(
         MetricError: there is too little to learn from.
     """
     with open_context(settings, environment, read_only=True, progress=progress) as context:
-        proposals.latest_run(context.session)
         excluded = pack_pairs(audits.drawn_for_labels(context.session, context.environment))
         answers = answered(context, excluded)
         config = _configuration(context, answers, excluded)
         kept = _place(settings, config)
         said = kept.described()
-        if said is not None and kept.read() is not None:
+        if said is not None and "counts" in said and kept.read() is not None:
             return _again(context, kept, said)
         gathered = evidence(context, answers, check)
         parts = KeptParts.of(kept.path.parent, gathered, config)

@@ -26,6 +26,8 @@ from mitl.settings import Settings
 
 FOLDER = "fused"
 """Within ``runs``."""
+_SAID = {"environment", "runs", "made_at"}
+"""What every description has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,10 @@ class KeptScores:
         """What the scores were made of; None where they are not there as a whole."""
         try:
             said: dict[str, Any] = json.loads(self.about.read_bytes())
-        except (OSError, ValueError):
+            whole = said.keys() >= _SAID and dt.datetime.fromisoformat(said["made_at"]).tzinfo is not None
+        except (OSError, ValueError, TypeError, AttributeError):  # also of what is no object, or no time
             return None
-        return said if self.path.is_file() else None
+        return said if whole and self.path.is_file() else None
 
     def read(self) -> pd.DataFrame | None:
         """``FUSED``; None where the file cannot be read any more."""
@@ -77,8 +80,8 @@ def kept_scores(
     for about in (settings.runs / FOLDER).glob("*.json"):
         kept = KeptScores(about.with_suffix(".parquet"))
         said = kept.described()
-        if said is not None and (said.get("environment"), said.get("runs")) == (environment, list(runs)):
-            by_time.append((str(said.get("made_at", "")), about.name, said, kept))
+        if said is not None and (said["environment"], said["runs"]) == (environment, list(runs)):
+            by_time.append((said["made_at"], about.name, said, kept))
     for _, _, said, kept in sorted(by_time, key=lambda row: row[:2], reverse=True):
         yield said, kept
 

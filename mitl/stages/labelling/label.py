@@ -29,14 +29,13 @@ from mitl.audits.machine_labels import (
     refusal,
     siding_upper,
 )
+from mitl.campaign.standing import takes_in
 from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places
 from mitl.core.formats import percent, percent_at_most, upper_bound
-from mitl.crowd.context import Context, named, open_context
+from mitl.crowd.context import Context, open_context
 from mitl.datasets.files import read_rows
-from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, open_work
-from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.audits import AuditRow
 from mitl.db.store.rounds import pairs_command
@@ -45,9 +44,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import (
     PAIRS_COMMAND,
     AuditPurpose,
-    Decision,
     Environment,
-    HitState,
     StageResult,
     Table,
     several,
@@ -171,10 +168,8 @@ def label(
 def _following(context: Context) -> str:
     """What comes next while pairs are open: the answers that are on their way, else asking."""
     session, environment = context.session, context.environment
-    if answer_store.decision_counts(session, environment).get(Decision.QUEUED):
-        return f"mitl review{named(session, environment)}"
-    if hit_store.state_counts(session, environment)[HitState.POSTED]:
-        return f"mitl harvest{named(session, environment)}"
+    if on_their_way := takes_in(session, environment):
+        return on_their_way
     command = pairs_command(session, environment)  # an open round asks what is disputed itself
     is_disputed = command == PAIRS_COMMAND and audit_store.disputes(session, environment)
     return f"{command} --{environment}{' --drawn' if is_disputed else ''}"
@@ -213,7 +208,7 @@ def _score(context: Context, audit: AuditRow, sampled: Ints) -> tuple[Mapping[st
         if fused is None:
             continue
         blind = about.get("excluded_sha256") == hashlib.sha256(sampled.tobytes()).hexdigest()
-        made_at = dt.datetime.fromisoformat(str(about["made_at"]))
+        made_at = dt.datetime.fromisoformat(about["made_at"])
         if not blind and made_at >= audit.drawn_at:
             raise AuditError(
                 f"the probabilities of {made_at:%Y-%m-%d %H:%M} may have been learnt from the sample's own answers, so "
@@ -361,10 +356,10 @@ def _result(
         )
         for part, stratum in zip(found.strata, strata, strict=True)
     )
-    lost = f", {100 * promise.lost:.4g}% of those called no match," if promise.lost is not None else ""
+    lost = f", {100 * promise.lost:.12g}% of those called no match," if promise.lost is not None else ""
     title = (
-        f"at most {100 * promise.error:.4g}% of a stratum{lost} wrong by machine, with confidence "
-        f"{100 * promise.confidence:.4g}%"
+        f"at most {100 * promise.error:.12g}% of a stratum{lost} wrong by machine, with confidence "
+        f"{100 * promise.confidence:.12g}%"
     )
     lines = [_about_workers(found, promise)]
     if same:

@@ -130,8 +130,8 @@ def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
     matches = int(found.matches.sum())
     if not 0 < matches < len(found.answered):
         raise TooFewAnswersError(
-            f"of {several(len(found.answered), 'answered candidate')} {matches} are matches, so nothing tells what a "
-            "rank is worth"
+            f"people called {matches} of {several(len(found.answered), 'answered candidate')} a match, so nothing "
+            "tells what a rank is worth"
         )
     rows = project.askable
     annotator = rows["annotator"].cat.set_categories([row.name for row in project.annotators]).cat.codes

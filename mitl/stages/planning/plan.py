@@ -11,6 +11,7 @@ import numpy as np
 
 from mitl.analysis.report.inputs import AnalysisSection, Section
 from mitl.audits.planning import AuditPlan, plan_audit
+from mitl.campaign.standing import takes_in
 from mitl.core.arrays import contains
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
@@ -132,17 +133,19 @@ def _naming_what_asks(context: Context) -> Iterator[None]:
         if asking != PAIRS_COMMAND:
             ask = f"end the round with `{asking} --{context.environment}`, then {ask}"
         elif pilot := _pilot_out(context):
-            ask = f"pilot {pilot} is out: run `mitl harvest` once it is answered"
+            name, command = pilot
+            when = " once it is answered" if command.startswith("mitl harvest") else ""
+            ask = f"pilot {name} is out: run `{command}`{when}"
         raise AuditError(f"{error}; {ask}") from error
 
 
-def _pilot_out(context: Context) -> str | None:
-    """The name of a pilot of which HITs are out; None where there is none."""
-    batches = hit_store.batches(context.session, context.environment)
-    return next(
-        (batch.name for batch in batches if batch.pilot and pilot_progress(context.session, batch.id)[0]),
-        None,
-    )
+def _pilot_out(context: Context) -> tuple[str, str] | None:
+    """The name of a pilot of which HITs are out, and the command that goes on with it; None where there is none."""
+    session, environment = context.session, context.environment
+    for batch in hit_store.batches(session, environment):
+        if batch.pilot and pilot_progress(session, batch.id)[0]:
+            return batch.name, takes_in(session, environment) or "mitl status"
+    return None
 
 
 def audit_cost(context: Context, recall: float) -> AuditPlan | None:
@@ -169,17 +172,18 @@ def _labelled(project: ProjectSnapshot, pool: Candidates) -> list[str]:
     still_open = np.delete(pool.pairs, pool.answered)
     n_labelled = int(contains(np.sort(project.machine["pair"].to_numpy()), still_open).sum())
     return [
-        f"{n_labelled:,} of the {pool.open:,} open candidates have a machine label, so `{PAIRS_COMMAND}` asks only "
-        f"about the other {pool.open - n_labelled:,}; plans and prices here count all of them, as after `mitl label "
-        "--withdraw`"
+        f"a machine labelled {n_labelled:,} of the {several(pool.open, 'open candidate')}, so `{PAIRS_COMMAND}` asks "
+        f"only about the other {pool.open - n_labelled:,}; plans and prices here count all of them, as after `mitl "
+        "label --withdraw`"
     ] * bool(n_labelled)
 
 
-def _next(planned: PlannedWays, pilot: str | None, *, has_sample: bool, is_labelled: bool) -> str:
+def _next(planned: PlannedWays, pilot: tuple[str, str] | None, *, has_sample: bool, is_labelled: bool) -> str:
     """What to do; a sample for labels that is answered, if only in part, cannot be drawn again."""
     environment = f"--{planned.environment.value}"
     if not planned.sampled.random and pilot:
-        return f"mitl harvest, once pilot {pilot} is answered, and plan again"
+        name, command = pilot
+        return f"{command}, until pilot {name} is settled, and plan again"
     if not planned.sampled.random:
         return f"mitl publish {environment} --pilot 10, and plan again on a random sample"
     bounded = planned.option("bounded_labels")

@@ -285,8 +285,8 @@ def _result(
         )
     if summary.unanswered:
         warnings.append(
-            f"{summary.unanswered:,} of {several(summary.proposed, 'candidate pair')} have no usable answer yet; "
-            "matches among them that nothing else tells are missing in this release (`mitl status` says where they are)"
+            f"no usable answer yet on {summary.unanswered:,} of {several(summary.proposed, 'candidate pair')}; matches "
+            "there that nothing else tells are missing in this release (`mitl status` says where they are)"
         )
     if not any(data.queries.values()):
         warnings.append(

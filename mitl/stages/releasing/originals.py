@@ -119,15 +119,13 @@ def originals(
     )
 
 
-def decide(
-    settings: Settings, captions: Sequence[str], verdict: OriginalVerdict, *, now: dt.datetime | None = None
-) -> StageResult:
+def decide(settings: Settings, captions: Sequence[str], verdict: OriginalVerdict) -> StageResult:
     """Store what a person says of these captions with their own images; exclusion lists follow at once.
 
     Raises:
         StoreError: a caption is unknown; nothing is stored then.
     """
-    at = now or dt.datetime.now(dt.UTC)
+    at = dt.datetime.now(dt.UTC)
     with open_database(settings.db_url) as session:
         pairs = releases.captions_by_external_id(session, captions)
         strange = [name for name in captions if name not in pairs]

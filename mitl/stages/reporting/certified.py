@@ -72,6 +72,6 @@ def audit_section(context: Context, project: ProjectSnapshot) -> AnalysisSection
         tables=(Table("The parts of the sample", ("stratum", "pairs", "held as positives", "drawn"), rows),),
         lines=(*proof.lines(), *([note] if found else [])),
         highlight=f"A random sample of {several(audit.record.design.sample, 'pair')} proves, with "
-        f"{proof.confidence:.6g} confidence each, a recall of at least {lower_bound(proof.measured.recall)} and a "
+        f"{proof.confidence:.12g} confidence each, a recall of at least {lower_bound(proof.measured.recall)} and a "
         f"precision of at least {lower_bound(proof.measured.precision)}.",
     )
