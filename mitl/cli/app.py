@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -395,7 +396,8 @@ def run(
 
     def fail(message: str, status: int) -> int:
         logger.debug("where it failed", exc_info=True)
-        return _fail(_command_name(group, words), message, status, wants_json="--json" in words)
+        name, command = _called(group, words)
+        return _fail(name, message, status, wants_json=_asks_for_json(command, words))
 
     try:
         if ready is not None:
@@ -432,8 +434,8 @@ def run(
         return fail(message, 1)
 
 
-def _command_name(group: click.Group, words: Sequence[str]) -> str:
-    """The command that the words call, with its subcommand: as in `crowd invite`."""
+def _called(group: click.Group, words: Sequence[str]) -> tuple[str, click.Command | None]:
+    """The command that the words call, and its name with its subcommand: as in `crowd invite`."""
     name = next((word for word in words if not word.startswith("-")), "")
     command = group.get_command(click.Context(group), name)
     path, rest = [name], list(words)
@@ -444,7 +446,16 @@ def _command_name(group: click.Group, words: Sequence[str]) -> str:
         path.append(within)
         rest = rest[rest.index(within) + 1 :]
         command = command.commands[within]
-    return " ".join(filter(None, path))
+    return " ".join(filter(None, path)), command
+
+
+def _asks_for_json(command: click.Command | None, words: Sequence[str]) -> bool:
+    """Whether ``--json`` is among the words, and not as the value of another option."""
+    options = [one for one in (command.params if command else ()) if isinstance(one, click.Option)]
+    # A value that may be left out begins with no dash.
+    without = {one for one in options if one.is_flag or one.count or isinstance(one.flag_value, str)}
+    taking = {name for one in options if one not in without for name in one.opts}
+    return any(word == "--json" and before not in taking for before, word in pairwise(["", *words]))
 
 
 def _fail(command: str, message: str, status: int, *, wants_json: bool) -> int:

@@ -81,12 +81,14 @@ def is_own_host(host: str) -> bool:
     return parts is not None and names_loopback(parts[1] or parts[2])
 
 
-def require_loopback(host: str) -> None:
+def require_loopback(
+    host: str, why: str = "the desk shows who worked and spends money", port: int = 8766
+) -> None:
     """UsageError unless the address is one that only this machine can reach."""
     if not names_loopback(host.strip("[]")):
         raise UsageError(
-            f"the desk shows who worked and spends money, so it listens on this machine alone, not on {host!r}; "
-            "leave out --host, and reach it from elsewhere by: ssh -L 8766:127.0.0.1:8766 THIS-MACHINE"
+            f"{why}, so it listens on this machine alone, not on {host!r}; leave out --host, and reach it from "
+            f"elsewhere by: ssh -L {port}:127.0.0.1:{port} THIS-MACHINE"
         )
 
 

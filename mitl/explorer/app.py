@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from mitl.addresses import names_loopback
 from mitl.core.arrays import Ints
 from mitl.core.paging import ListPage
 from mitl.crowd_server.serving import serve as run_server
@@ -208,11 +207,7 @@ def explore(
         UsageError: the address is not this machine's loopback.
         EndpointError: the port is in use.
     """
-    if not names_loopback(host.strip("[]")):
-        raise UsageError(
-            f"the explorer asks for no login, so it listens on this machine alone, not on {host!r}; leave out --host, "
-            "and reach it from elsewhere by: ssh -L 8767:127.0.0.1:8767 THIS-MACHINE"
-        )
+    desk_module.require_loopback(host, "the explorer asks for no login", 8767)
     found = int((of.pairs["positive"] & ~of.pairs["original"]).sum())
 
     def ready(url: str) -> None:

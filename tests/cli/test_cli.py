@@ -236,6 +236,14 @@ def test_the_object_of_an_error_names_the_subcommand(tmp_path):
     assert outcome.json["command"] == "crowd payments"
 
 
+def test_an_options_value_asks_for_no_json(tmp_path):
+    """A release may be called so; where a value may be left out, it is an option all the same."""
+    named = mitl("build-dataset", "--project", tmp_path, "--out", tmp_path / "r", "--name", "--json")
+    asked = mitl("report", "--project", tmp_path, "--methods", "--json")
+
+    assert (named.status, named.out, asked.json["command"]) == (1, "", "report")
+
+
 @pytest.fixture
 def one_command():
     """A group with one command that does what it is given."""
