@@ -12,6 +12,7 @@ from pathlib import Path
 import once_kit  # noqa: F401 - what it makes once is shared from here on
 import pytest
 from db_kit import postgres_database
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import settings
 from migration_kit import every_migration
 from sqlalchemy import create_engine, text
@@ -54,6 +55,9 @@ pytest.register_assert_rewrite("browser_fixtures")
 # A busy machine is not a failure: no test judges by the clock. MITL_EXAMPLES=1000 looks for rarer faults.
 settings.register_profile("mitl", deadline=None, max_examples=int(os.environ.get("MITL_EXAMPLES", "40")))
 settings.load_profile("mitl")
+# httpx waits 5 s where it is not told how long.
+for name in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, name, 60.0)
 
 # This run, its workers and the programs that tests start keep what Python compiled for the next ones: to rewrite the
 # assertions of all tests takes longer than to import them.

@@ -569,7 +569,7 @@ def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, new
     frame.get_by_role("button", name="Send").click()
     frame.get_by_role("heading", name="Files cannot be sent here.").wait_for()
     frame.get_by_role("link", name="Back to the HIT").click()
-    expect(frame.get_by_label("Words")).to_have_value("a cat")
+    expect(frame.get_by_label("Words")).to_have_value("a cat", timeout=30_000)
     frame.get_by_label("Picture").set_input_files([])
     frame.get_by_label("Words").fill("a cat on a mat")
     frame.get_by_role("button", name="Send").click()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from mitl.addresses import parse_address
 from mitl.crowd_server import serving as connections
 from mitl.crowd_server.app import create_app
+from mitl.crowd_server.middleware import limits as layer
 from mitl.crowd_server.middleware.callers import RequestRate, TokenBuckets, key_of, parse_networks, sender
 from mitl.crowd_server.middleware.limits import FORM_TYPES, BodyLimits, CallerRates, Policy, host_name
 from mitl.errors import UsageError
@@ -381,10 +383,11 @@ def test_a_body_that_drips_is_cut_off(crowd_engine):
 
 def test_a_head_that_drips_is_cut_off(crowd_engine, monkeypatch):
     """A connection that never finishes its first line holds no place for ever; one that pauses shortly does."""
-    monkeypatch.setattr(connections.PatientProtocol, "head_within_s", 0.4)
     with guarded_crowd(crowd_engine) as crowd:
+        monkeypatch.setattr(connections.PatientProtocol, "head_within_s", 0.4)
         silent = exchange(crowd.url, b"")
         stuck = exchange(crowd.url, b"GET /healthz HTTP/1.1\r\nHo")
+        monkeypatch.setattr(connections.PatientProtocol, "head_within_s", 20)
         slow = exchange(crowd.url, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", pause_s=0.1)
 
     assert (silent, stuck) == (b"", b"")
@@ -407,19 +410,29 @@ def test_bodies_together_have_a_limit(crowd_engine):
 
 
 @pytest.mark.parametrize("size", [0, 150_000])
-def test_one_caller_does_not_take_the_room_of_all_bodies(crowd_engine, size):
+def test_one_caller_does_not_take_the_room_of_all_bodies(crowd_engine, monkeypatch, size):
     """Whoever begins many bodies, long ones or none of them, is refused more, and others are not."""
-    limits = BodyLimits(all_at_once=1_000_000, one_caller=300_000)
+    limits, read = BodyLimits(all_at_once=1_000_000, one_caller=300_000), []
+
+    class Watched(layer.Bodies):
+        """Lets the test see how much is held."""
+
+        def __init__(self, limits):
+            super().__init__(limits)
+            read.append(self._held)
+
+    monkeypatch.setattr(layer, "Bodies", Watched)
     with guarded_crowd(crowd_engine, PROXIED, bodies=limits) as crowd, ExitStack() as stack:
 
         def begin(address):
             head = f"POST /w/accept HTTP/1.1\r\nHost: crowd.example.org\r\nX-Forwarded-For: {address}\r\n"
             head += f"Content-Type: {FORM_TYPES[0]}\r\nContent-Length: 200000\r\n\r\n"
-            where = urlsplit(crowd.url)
-            sender = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=1))
+            where, taken = urlsplit(crowd.url), read[0].total() + max(size, limits.least)
+            sender = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=20))
             sender.sendall(head.encode() + b"x" * size)
-            with suppress(TimeoutError):
-                return sender.recv(12)
+            while read[0].total() < taken:
+                if select.select([sender], [], [], 0.01)[0]:
+                    return sender.recv(12)
             return b"taken"
 
         first = [begin("203.0.113.1") for _ in range(5)]
