@@ -56,10 +56,6 @@ class Counts:
     planned: Floats | None = None
     """(H,) of a look before the end, how many are drawn in the end; see `Bets.of`."""
 
-    def upper(self, risk: float, method: Method) -> Floats:
-        """(2, ...) how many pairs of the domain would be marked at most, were all of them asked."""
-        return self._total(self.marked, risk, method)
-
     def most(self, chances: Floats, risk: float, thinning: float, method: Method) -> Floats:
         """(...,) how many pairs are what marks are for: matches outside the release, or wrong ones within.
 
@@ -74,12 +70,13 @@ class Counts:
         if (chances[0] == 1).all():
             marked = self._total(self.marked[0], risk, method)
         else:
-            seen = self.upper(risk / 2, method)
+            seen = self._total(self.marked, risk / 2, method)
             each = chances.reshape(*chances.shape, *[1] * (seen.ndim - chances.ndim))
             marked = thinned_upper(seen, each, thinning / 2).min(axis=0)
         return np.asarray(np.minimum(marked, self.size.sum(axis=-1)))
 
     def _total(self, marked: Floats, risk: float, method: Method) -> Floats:
+        """(...) how many pairs of the domain would be marked so at most, were all of them asked."""
         return total_upper(self.size, self.sampled, marked, self.expected, risk, method, planned=self.planned)
 
 

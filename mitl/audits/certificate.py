@@ -338,25 +338,21 @@ def look(
 
 
 def _strata(design: AuditDesign, sizes: Ints, sample: Sample) -> tuple[StratumCount, ...]:
-    counts = {
-        "held": sizes,
-        "audited": sample.by_stratum(np.ones(len(sample.held), np.bool_), len(sizes)),
-        "audited_held": sample.by_stratum(sample.held, len(sizes)),
-        **{
-            name: sample.by_stratum(flags, len(sizes))
-            for name, flags in (
-                ("confirmed", sample.confirmed[0] & ~sample.held),
-                ("confirmed_by_all", sample.confirmed[1] & ~sample.held),
-                ("refused", sample.refused[0] & sample.held),
-                ("refused_by_all", sample.refused[1] & sample.held),
-            )
-        },
+    audited = {
+        "audited": np.ones(len(sample.held), np.bool_),
+        "audited_held": sample.held,
+        "confirmed": sample.confirmed[0] & ~sample.held,
+        "confirmed_by_all": sample.confirmed[1] & ~sample.held,
+        "refused": sample.refused[0] & sample.held,
+        "refused_by_all": sample.refused[1] & sample.held,
     }
+    counts = {name: sample.by_stratum(flags, len(sizes)) for name, flags in audited.items()}
     return tuple(
         StratumCount(
             stratum.name,
             stratum.size,
             stratum.expected,
+            int(sizes[place]),
             **{name: int(count[place]) for name, count in counts.items()},
         )
         for place, stratum in enumerate(design.strata)

@@ -208,7 +208,7 @@ def plan_audit(
             f"no bound of {target:.3f} is affordable below the ceiling of {format_dollars(most)}; the whole pool of "
             f"{plan.size.sum():,.0f} pairs costs {format_dollars(whole.cents)}"
         )
-    simple = _Planner([_pooled(guesses)], plan.crowd, price, 1 - confidence)
+    simple = _Planner([pooled(guesses)], plan.crowd, price, 1 - confidence)
     alone = simple.cheapest(best.recall, simple.cost(simple.size))
     return AuditPlan(
         target=target,
@@ -386,8 +386,8 @@ class _Planner:
         return Counts(size, np.minimum(sampled, size), np.minimum(marked, sampled), expected)
 
 
-def _pooled(guesses: Sequence[Guess]) -> Guess:
-    """All strata as one."""
+def pooled(guesses: Sequence[Guess]) -> Guess:
+    """All strata as one, the pool."""
     size, held = (sum(getattr(guess, name) for guess in guesses) for name in ("size", "held"))
     met = sum(guess.size * guess.met for guess in guesses) / size
     missing = sum((guess.size - guess.held) * guess.expected for guess in guesses)

@@ -39,8 +39,7 @@ class Errors:
 
         It hangs on how many were drawn alone, so it is decided before any answer.
         """
-        bound = anytime_upper if anytime else binomial_upper
-        return bool(np.isinf(self.drawn)) or float(bound(0, self.drawn, risk)) < WORST
+        return bool(np.isinf(self.drawn)) or float(Errors(0, self.drawn).upper(risk, anytime=anytime)) < WORST
 
     def upper(self, risk: float, *, anytime: bool = False) -> Floats:
         """(...,) the highest rate, at most one half, that these leave possible.

@@ -15,6 +15,7 @@ from cli_kit import fails, ok
 from harvest_kit import in_pipeline
 from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose, run_publish, work_until_done
 
+from mitl.audits.planning import RECHECK_SHARE
 from mitl.audits.pool import RemainderOf
 from mitl.core.arrays import contains, pack_pairs
 from mitl.core.formats import lower_bound
@@ -137,7 +138,9 @@ def test_the_same_draw_again_is_nothing_to_do(settings):
         AuditRequest(size=50, confidence=0.9),
         AuditRequest(size=50, simple=True),
     ):
-        with pytest.raises(AuditError, match="drawn after looking"):
+        with pytest.raises(
+            AuditError, match=r"drawn after looking.* complete it with `mitl publish --drawn`"
+        ):
             draw_audit(settings, wish, SANDBOX)
     with pytest.raises(AuditError, match="drawn after looking"):
         draw_audit(replace(settings, seed=9), AuditRequest(size=50), SANDBOX)
@@ -169,6 +172,7 @@ def test_a_simple_sample_is_of_the_whole_pool(settings):
         (audit,) = audits.audits(session, SANDBOX)
         drawn = audits.drawn_pairs(session, audit.id)
     assert audit.design.simple
+    assert [part.recheck_share for part in audit.design.strata] == [RECHECK_SHARE]
     assert drawn["known"].any()
     assert drawn.loc[drawn["known"], "recheck"].all()
 
@@ -310,6 +314,8 @@ def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
     assert found.counts["pairs"] == 20
     with open_database(settings.db_url, read_only=True) as session:
         assert len(audits.drawn_for_labels(session, SANDBOX)) == 20
+        (audit,) = audits.audits(session, SANDBOX)
+    assert {part.recheck_share for part in audit.design.strata} == {0}
     assert draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX).status == "nothing_to_do"
     run_publish(settings, drawn=True)
     with pytest.raises(AuditError, match=r"is being answered .* drawn after looking"):

@@ -279,6 +279,17 @@ def test_a_file_of_scores_that_does_not_fit_is_refused(project: Settings, tmp_pa
         assert not len(audits.machine_labels(context.session, SANDBOX))
 
 
+def test_a_table_that_lacks_a_column_says_what_it_wants(project: Settings, tmp_path: Path) -> None:
+    """In words that are a sentence."""
+    table = tmp_path / "mine.csv"
+    table.write_text("image_id,probability\n1,0.5\n")
+
+    assert label(project, "--scores", str(table)).error == (
+        f"{str(table)!r} has no column 'caption_id'; a table of probabilities by image_id and caption_id needs the "
+        "columns image_id, caption_id, probability"
+    )
+
+
 def test_disputes_that_nobody_is_asked_about_are_told(project: Settings, tmp_path: Path) -> None:
     """Who is asked again was settled by the guess at the draw; a later score may call pairs otherwise."""
     table = pd.read_csv(
@@ -359,8 +370,10 @@ def test_a_sample_too_small_says_how_many_answers_are_wanted(project: Settings) 
 
 def test_workers_of_whom_nothing_is_known_may_all_but_side_with_the_machine(project: Settings) -> None:
     """Nobody was asked twice: half of the workers are reckoned with."""
-    found = mitl("label", "--project", project.project, "--error", "0.25", "--dry-run")
-    assert "up to 50.0% of the workers side with the machine" in found.out
+    words = ("label", "--project", project.project, "--error", "0.25", "--dry-run")
+    found, given = mitl(*words), mitl(*words, "--siding", "0.25")
+    assert "up to 50.0% of the workers side with the machine when it is wrong (measured)" in found.out
+    assert "up to 25.0% of the workers side with the machine when it is wrong (as given)" in given.out
 
 
 def test_without_a_sample_or_a_score_it_says_what_is_missing(tmp_path: Path) -> None:

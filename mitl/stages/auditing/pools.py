@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.audits.planning import Guess
+from mitl.audits.planning import Guess, pooled
 from mitl.audits.pool import Pool, RemainderOf
 from mitl.campaign.kinds.pairs.controls import all_rankings
 from mitl.core.arrays import Floats, Ints, contains, distinct, pack_pairs, places
@@ -114,10 +114,8 @@ class Strata:
 
     def simple(self, pool: Pool) -> Strata:
         """The same pool as one stratum."""
-        missing = sum(guess.expected * (guess.size - guess.held) for guess in self.guesses)
-        held = sum(guess.held for guess in self.guesses)
-        whole = Guess("pool", pool.size, held, missing / max(pool.size - held, 1))
-        return Strata((whole,), (RemainderOf(pool, np.empty(0, np.int64)),), self.positives)
+        everything = RemainderOf(pool, np.empty(0, np.int64))
+        return Strata((pooled(self.guesses),), (everything,), self.positives)
 
 
 def strata_for_recall(context: Context, pool: Pool) -> Strata:

@@ -107,8 +107,9 @@ def fuse(
             return _again(context, kept, said)
         gathered = evidence(context, answers, check)
         parts = KeptParts.of(kept.path.parent, gathered, config)
-        with parts.held():
-            fusion = _fused(gathered, context, parts)
+        steps = comb(FOLDS, 2) + FOLDS
+        with parts.held(), context.progress("fuse", total=steps) as advance:
+            fusion = fuse_pairs(gathered, seed=context.settings.seed, parts=replace(parts, advance=advance))
             counts = _counts(gathered, fusion, excluded)
             kept.write(fusion.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
         parts.remove()
@@ -143,11 +144,6 @@ def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageRes
         return _result(kept, said["counts"], "nothing_to_do")
     kept.describe({**said, "made_at": stamp(context.now())})
     return _result(kept, said["counts"])
-
-
-def _fused(found: FusionEvidence, context: Context, parts: KeptParts) -> Fusion:
-    with context.progress("fuse", total=comb(FOLDS, 2) + FOLDS) as advance:
-        return fuse_pairs(found, seed=context.settings.seed, parts=replace(parts, advance=advance))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

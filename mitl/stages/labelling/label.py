@@ -94,8 +94,8 @@ class LabelCounts(TypedDict, total=False):
 
 def label(
     settings: Settings,
-    environment: Environment | None = None,
-    promise: Promise | None = None,
+    environment: Environment | None,
+    promise: Promise,
     *,
     scores: Path | None = None,
     dry_run: bool = False,
@@ -112,7 +112,6 @@ def label(
         AuditError: no sample or no score, a score that has read the sample, a sample that is incomplete, too small or
             one worker's.
     """
-    promise = promise or Promise()
     with open_context(settings, environment, read_only=dry_run, progress=progress) as context:
         audit = _sample(context)
         audited = audit_store.audited(context.session, audit.id)
@@ -407,7 +406,7 @@ def _about_workers(found: MachineLabels, promise: Promise) -> str:
 
 
 _COLUMNS = ("image_id", "caption_id", "probability")
-_HOLDS = f"the columns {', '.join(_COLUMNS)}"
+_HOLDS = "a table of probabilities by image_id and caption_id"
 
 
 def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
