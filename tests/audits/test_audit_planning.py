@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from mitl.audits.planning import AssumedCrowd, Guess, Price, cost_of, deal, plan_audit
 from mitl.core.pricing import LostPages
 from mitl.errors import AuditError
+from mitl.records.audits import Stratum
 
 PRICE = Price(hit_cents=24, pairs_per_hit=16)
 CAREFUL = AssumedCrowd(false_no=0.05, false_yes=0.05, stray_yes=0.003, wrong=0.02)
@@ -98,6 +100,24 @@ def test_more_money_buys_more():
 
     assert [cost.recall for cost in dealt] == sorted(cost.recall for cost in dealt)
     assert [cost.cents <= cents for cost, cents in zip(dealt, (1000, 3000, 9000), strict=True)] == [True] * 3
+
+
+def test_answers_are_one_a_pair_and_two_more_after_a_yes_or_for_a_recheck():
+    """As expected of careful workers: nine in ten matches are called one, and one in a hundred others."""
+    guesses = [Guess("positives", 10, 10, 0.97), Guess("others", 1000, 0, 0.3, recheck_share=0.2)]
+    strata = [Stratum("positives", 10, 10, 0.2, 0.97), Stratum("others", 1000, 200, 0.2, 0.3)]
+    yes = 0.3 * 0.9 + 0.7 * 0.01
+
+    cost = cost_of(guesses, strata, price=PRICE)
+
+    assert (cost.first, cost.answers) == (210, math.ceil(10 * 3 + 200 * (1 + 2 * (yes + (1 - yes) * 0.2))))
+
+
+@pytest.mark.parametrize("confidence", [0, 1, np.nan])
+def test_a_confidence_that_none_has_is_refused(confidence):
+    """It lies between 0 and 1."""
+    with pytest.raises(AuditError, match="both lie between 0 and 1"):
+        plan_audit(GUESSES, 0.5, price=PRICE, confidence=confidence)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,9 +157,19 @@ def test_labels_are_stored_close_their_pairs_and_the_same_again_is_nothing_to_do
 
 def test_the_table_says_for_each_stratum_what_is_labelled_and_under_which_bound(project: Settings) -> None:
     """For people."""
-    out = label(project, "--dry-run").out
+    told = label(project, "--dry-run", "--lost", "0.2", "--json").json["counts"]["strata"]
+    out = label(project, "--dry-run", "--lost", "0.2").out
+    assert (
+        "at most 8% of a stratum, 20% of those called no match, wrong by machine, with confidence 95%" in out
+    )
     assert "by machine" in out
     assert "no match" in out
+    for part in told:
+        assert part["labelled"] + part["left"] + part["sampled"] == part["pairs"]
+        surer = "all" if part["cut"] is None else f"{1 - part['cut']:.3f}"
+        assert re.search(
+            rf"{re.escape(part['stratum'])} +{part['pairs']} .* {surer} +{part['labelled']} ", out
+        )
     assert "would get a machine label; nothing was stored" in out
     with open_context(project, SANDBOX, read_only=True) as context:
         assert not len(audits.machine_labels(context.session, SANDBOX))
@@ -259,6 +270,8 @@ def test_scores_of_a_file_label_as_fused_ones_do(project: Settings, tmp_path: Pa
     assert found["counts"] == own
     assert "mine.csv was made without the sample's answers is taken on your word" in found["warnings"][-1]
     assert label(project, "--scores", str(path), "--json").json["status"] == "nothing_to_do"
+    for certain in ("0", "1"):
+        assert label(project, "--scores", str(write_table(project, path, probability=certain))).status == 0
 
 
 @pytest.mark.parametrize(
