@@ -72,7 +72,8 @@ class Recipe:
             self._require(getattr(self, name) >= 0, name, "a whole number from 0")
         self._require(self.batch >= 2, "batch", "2 or more, for a lone image has nothing to be told from")
         self._require(self.head_steps <= self.steps, "head_steps", f"at most the {self.steps} steps")
-        self._require(0 < self.rate < math.inf, "rate", "a number above 0")
+        # Far above it AdamW's steps are no numbers of float32.
+        self._require(0 < self.rate <= 1000, "rate", "a number above 0 and at most 1000")
         self._require(0 <= self.weight_decay < math.inf, "weight_decay", "a number from 0")
         self._require(0 < self.held_out < 1, "held_out", "a share between 0 and 1")
         self._require(self.precision in PRECISIONS, "precision", f"one of {', '.join(PRECISIONS)}")

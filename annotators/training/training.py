@@ -295,13 +295,13 @@ class _Course:
             return False
         again = "give --restart to begin anew, or train under another --name"
         try:
-            state = torch.load(kept.path, map_location="cpu", weights_only=True)
-            found, wanted = state["marks"], kept.marks(self.recipe)
+            state = dict(torch.load(kept.path, map_location="cpu", weights_only=True))
+            wanted = kept.marks(self.recipe)
+            other = [what for what, mark in wanted.items() if state["marks"].get(what) != mark]
         except Exception as error:  # what unpickling a damaged file raises is no part of torch's interface
             if kept.restart:
                 return False
             raise TrainingError(f"{str(kept.path)!r} is no checkpoint of a training; {again}") from error
-        other = [what for what, mark in wanted.items() if found.get(what) != mark]
         if other and kept.restart:
             return False
         if other:
