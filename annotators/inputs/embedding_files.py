@@ -47,7 +47,7 @@ def open_archive(path: Path, advice: str = "fetch the file again") -> Iterator[N
             yield archive
         except BROKEN as error:
             raise AnnotatorError(
-                f"{str(path)!r} is not readable without pickles: {error}; {advice}"
+                f"{str(path)!r} is not readable without pickles: {error!s:.200}; {advice}"
             ) from error
 
 
@@ -234,9 +234,10 @@ def _from_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
                 f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(names)}"
             )
         table = pq.read_table(path, columns=["id", "embedding"])  # others may be pictures
-    except (pa.ArrowInvalid, OSError) as error:
-        raise AnnotatorError(f"{str(path)!r} is not readable as Parquet: {error}") from error
-    ids = [str(value) for value in table["id"].to_pylist()]
+        ids = [str(value) for value in table["id"].to_pylist()]
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        raise AnnotatorError(f"{str(path)!r} is not readable as Parquet: {reason}") from error
     return ids, _array_of_lists(path, table["embedding"])
 
 

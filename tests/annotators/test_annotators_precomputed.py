@@ -275,6 +275,8 @@ def test_files_that_are_no_embeddings_are_refused(tmp_path):
     (tmp_path / "text.parquet").write_text("no table")
     pq.write_table(pa.table({"id": [1]}), tmp_path / "narrow.parquet")
     pq.write_table(pa.table({"id": [1, 2], "embedding": [[1.0], [1.0, 2.0]]}), tmp_path / "ragged.parquet")
+    spoilt = pa.array([b"\xff"]).view(pa.string())
+    pq.write_table(pa.table({"id": spoilt, "embedding": [[1.0]]}), tmp_path / "spoilt.parquet")
     (tmp_path / "x.csv").write_text("")
     expected = {
         "pickled.npy": "without pickles",
@@ -287,6 +289,7 @@ def test_files_that_are_no_embeddings_are_refused(tmp_path):
         "text.npz": "without pickles",
         "objects.npz": r"without pickles.*; save ids .* ids.astype\(str\)",
         "text.parquet": "not readable as Parquet",
+        "spoilt.parquet": "not readable as Parquet",
         "narrow.parquet": "lacks the column 'embedding'; it holds id",
         "ragged.parquet": "should be lists of one length",
         "x.csv": "should end in .npy, .npz or .parquet",

@@ -270,6 +270,7 @@ def test_rankings_without_a_direction_in_file_or_name_are_refused(place):
 def test_broken_ranking_files_are_named(place):
     """No JSON, no lists, ranks with a hole, cut-off Parquet, ids or metadata that are no UTF-8, dates, pickles."""
     (place / "a.i2t.json").write_text("{")
+    (place / "j.i2t.json").write_text("[" * 100_000)
     (place / "b.i2t.json").write_text(json.dumps({10: 1}))
     (place / "c.i2t.json").write_text(json.dumps({10: [1.5]}))
     table = pa.table({"query_id": [10, 10], "rank": [1, 3], "item_id": [1, 2]})
@@ -284,7 +285,7 @@ def test_broken_ranking_files_are_named(place):
     np.save(place / "f.npy", np.array([{}], dtype=object), allow_pickle=True)
     (place / "f.npy").rename(place / "f.i2t.npz")
     named = {
-        "a.i2t.json": "not valid JSON",
+        **dict.fromkeys(("a.i2t.json", "j.i2t.json"), "not valid JSON"),
         "b.i2t.json": "gives query 10 no list",
         "c.i2t.json": "holds 1.5",
         "d.i2t.parquet": "ranks of query 10",

@@ -587,6 +587,8 @@ def test_damaged_scores_are_named(judged, tmp_path):
         ("report", "--methods"),
     ):
         assert "holds no scores" in fails(1, *words, "--project", project)
+    (project / "runs" / "evaluation" / "scores.json").write_text("[" * 100_000)
+    assert "holds no scores" in fails(1, "report", "--project", project)
 
 
 @pytest.mark.parametrize(

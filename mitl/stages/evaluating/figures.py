@@ -365,7 +365,7 @@ def kept_scores(runs: Path, environment: str | None = None) -> list[EvaluationSc
     content = (runs / SCORES_FILE).read_bytes()
     try:
         return _scores_of(json.loads(content), environment)
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise MetricError(
             f"{str(runs / SCORES_FILE)!r} holds no scores ({error}); delete it and run `mitl evaluate`"
         ) from error

@@ -176,7 +176,7 @@ def _named_direction(path: Path) -> Direction:
 def _from_json(path: Path) -> dict[Direction, RankingTable]:
     try:
         value = json.loads(path.read_bytes(), object_pairs_hook=lambda pairs: _each_once(path, pairs))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MetricError(f"{str(path)!r} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise MetricError(f"{str(path)!r} holds no object of rankings by query id")
