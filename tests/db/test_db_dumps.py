@@ -344,6 +344,9 @@ def test_a_table_that_is_none_is_one_line(settings, tmp_path):
         StoreError, match=r"pipeline/batch\.parquet in .* cannot be read .*; take another backup"
     ):
         restore(elsewhere(tmp_path), tmp_path / "dump")
+    (tmp_path / "dump" / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(StoreError, match=r"manifest\.json"):
+        restore(elsewhere(tmp_path), tmp_path / "dump")
 
 
 def test_rows_that_a_database_refuses_are_one_line(settings, tmp_path, engine_url):

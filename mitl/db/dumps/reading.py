@@ -109,7 +109,7 @@ def from_json(text: bytes, where: str) -> Manifest:
         if strange := [name for name in trained if not _TRAINED_NAME.fullmatch(name)]:
             raise ValueError(f"no file of what learnt can be called {strange[0]!r}")
         return Manifest(str(fields["mitl"]), databases, trained)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StoreError(
             f"{where} holds a damaged {MANIFEST} ({type(error).__name__}: {error}); take another backup"
         ) from error
