@@ -133,10 +133,7 @@ async def form(desk: Desk, handler: Form, request: Request) -> Response:
             "This form was not sent by a page of this desk, or by one of an earlier start. Nothing was done. "
             "Load the page again.",
         )
-    try:
-        return await run_in_threadpool(handler, desk, request, fields)
-    except MitlError as error:
-        return desk.failed(error)
+    return await page(desk, lambda desk, request: handler(desk, request, fields), request)
 
 
 async def _fields(request: Request) -> dict[str, str] | None:

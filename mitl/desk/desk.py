@@ -26,7 +26,7 @@ from mitl.db.session import open_database
 from mitl.db.store import desk as desk_store
 from mitl.db.store.desk import SubmissionGroup
 from mitl.desk import words
-from mitl.desk.decision_sender import DecisionSender
+from mitl.desk.decision_sender import DecisionSender, SendingState
 from mitl.errors import CrowdError, MitlError, OutageError, StoreError, UsageError
 from mitl.records import Decision, Environment, Label, several
 from mitl.resources import page_templates
@@ -106,17 +106,14 @@ class PageFrame:
     queued: int
     unsent: int
     """Decisions that the server has not heard of."""
-    working: bool
-    """Whether they are being carried there now."""
-    problem: str
-    """Why the last try to tell the server failed."""
-    news: str
+    sending: SendingState
+    """What becomes of them."""
     groups: Sequence[SubmissionGroup] = field(repr=False)
 
     @property
     def mark(self) -> str:
         """Changes when any page would say something else."""
-        return f"{self.version}-{self.unsent}-{self.working:d}-{bool(self.problem):d}"
+        return f"{self.version}-{self.unsent}-{self.sending.working:d}-{bool(self.sending.problem):d}"
 
 
 @dataclass(slots=True)
@@ -153,15 +150,12 @@ class Desk:
         groups = desk_store.submission_groups(context.session, self.environment)
         pulse = desk_store.pulse(context.session, self.environment, groups)
         unsent = desk_store.unsent(context.session, self.environment, groups)
-        standing = self.sender.standing
         return PageFrame(
             version=hashlib.sha256(repr(pulse).encode()).hexdigest()[:16],
             answers=f"{pulse.newest}-{pulse.latest_answer}",
             queued=pulse.count(Decision.QUEUED),
             unsent=unsent,
-            working=standing.working,
-            problem=standing.problem,
-            news=standing.news,
+            sending=self.sender.standing,
             groups=groups,
         )
 

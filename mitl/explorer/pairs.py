@@ -212,12 +212,8 @@ class Filters:
         Raises:
             UsageError: a value that there is not.
         """
-        values: dict[str, object] = {}
-        for setting in fields(cls):
-            text = given.get(setting.name, "").strip()
-            if not text:
-                continue
-            values[setting.name] = _value(setting.name, text)
+        texts = {setting.name: given.get(setting.name, "").strip() for setting in fields(cls)}
+        values = {name: _value(name, text) for name, text in texts.items() if text}
         filters = replace(cls(), **values)  # type: ignore[arg-type]
         if filters.by and filters.by not in annotators:
             raise UsageError(
@@ -232,11 +228,8 @@ class Filters:
         return {name: str(value) for name, value, default in pairs if value != default}
 
 
-_ENUMS: dict[str, type[StrEnum]] = {
-    "kind": AnnotationFilter,
-    "answer": AnswerFilter,
-    "agreement": AgreementFilter,
-    "order": ShownFirst,
+_ENUMS = {
+    setting.name: type(setting.default) for setting in fields(Filters) if isinstance(setting.default, StrEnum)
 }
 _MOST = 10**9
 

@@ -221,11 +221,9 @@ def listed_queries(
             wanted &= merged.query_filter[direction]
         mine = contains(np.array(sorted(wanted), np.int64), ids)
         order = np.lexsort((items[mine], ids[mine]))
-        asked, found = ids[mine][order], items[mine][order]
-        changes = np.append(True, asked[1:] != asked[:-1]) if len(asked) else np.empty(0, np.bool_)
-        starts = np.flatnonzero(changes)
-        parts = np.split(found, starts[1:])
+        asked, starts = np.unique(ids[mine][order], return_index=True)
+        parts = np.split(items[mine][order], starts[1:])  # one, empty, where nothing is listed
         listed[direction] = {
-            int(asked[start]): tuple(part.tolist()) for start, part in zip(starts, parts, strict=False)
+            query: tuple(part.tolist()) for query, part in zip(asked.tolist(), parts, strict=False)
         }
     return listed

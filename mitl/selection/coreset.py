@@ -114,7 +114,8 @@ def _distances(choice: SelectionProblem) -> Distances:
     if sides:
         return lambda at: np.asarray(sum((side.squared(at) for side in sides), np.zeros(len(choice.pairs))))
     columns = [np.nan_to_num(values - np.nanmean(values)) for values in choice.nearness.values()]
-    rows = np.stack([values / (values.std() or 1.0) for values in columns], axis=1)
+    nowhere = np.zeros(len(choice.pairs))  # where nobody ranks anything
+    rows = np.stack([nowhere, *(values / (values.std() or 1.0) for values in columns)], axis=1)
     return lambda at: np.asarray(((rows - rows[at]) ** 2).sum(axis=1))
 
 

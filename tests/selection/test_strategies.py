@@ -17,7 +17,7 @@ from mitl.errors import RoundError, UsageError
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN
 from mitl.selection import strategies as registry
-from mitl.selection.choice import SelectionProblem, draws, highest
+from mitl.selection.choice import SelectionProblem, SideVectors, draws, highest
 from mitl.selection.coreset import Spread
 from mitl.selection.strategies import STRATEGIES, select
 
@@ -126,6 +126,15 @@ def test_without_probabilities_one_line_says_what_to_do(name):
         select(name, choice(is_fused=False))
     for other in set(STRATEGIES) - {"uncertainty", "expected", "doubts"}:
         assert len(select(other, choice(is_fused=False)))
+
+
+def test_where_nobody_ranks_and_nothing_is_known_of_items_a_core_set_is_any_of_the_open_pairs():
+    """All lie equally far apart; of no pair at all there is none."""
+    given_ = choice()
+    blind = replace(given_, ranked=given_.ranked.head(0), likeness=SideVectors())
+
+    assert len(select("coreset", blind)) == min(given_.budget, len(given_.open_at))
+    assert not len(select("coreset", replace(blind, pool=given_.pool.head(0))))
 
 
 def test_the_exhaustive_strategy_asks_the_first_five_of_anybody_best_ranks_first():
