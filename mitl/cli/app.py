@@ -237,6 +237,21 @@ def _refuse_options_before(subcommand: str, context: click.Context) -> None:
         raise UsageError(f"options stand after the subcommand: {path} {subcommand} [OPTIONS]")
 
 
+def refuse_beside(why: str, *followed: str) -> None:
+    """UsageError for options on the command line besides these and the common ones: they could not be followed."""
+    context = click.get_current_context()
+    options = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if not isinstance(parameter, CommonOption)
+        and parameter.name not in followed
+        and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if options:
+        them = "it" if len(options) == 1 else "them"
+        raise UsageError(f"{why}, so {', '.join(options)} could not be followed; leave {them} out")
+
+
 def _form(settings: Settings, given: Sequence[object]) -> SetForm:
     """The form that a command is about, from what its options hold: folders of releases, one or several a option."""
     from mitl.stages.setup.forms import form_of

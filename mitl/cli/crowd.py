@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, FILE, App, common, environment_options
+from mitl.cli.app import DOLLARS, FILE, App, common, environment_options, refuse_beside
 from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
 from mitl.errors import UsageError
 from mitl.records import Environment
@@ -181,9 +181,11 @@ def invite(
     if listing and revoked is not None:
         raise UsageError("give --list or --revoke, not both")
     if listing:
+        refuse_beside("--list shows all invitations and makes none", "listing")
         app.finish(serve.list_invitations(app.settings))
         return
     if revoked is not None:
+        refuse_beside("--revoke closes an invitation and makes none", "revoked")
         app.finish(serve.revoke(app.settings, revoked))
         return
     if lasts is not None and days is not None:

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import FILE, SHARE, App, Number, common, environment_options
-from mitl.errors import UsageError
+from mitl.cli.app import FILE, SHARE, App, Number, common, environment_options, refuse_beside
 from mitl.records import Environment
 
 
@@ -90,8 +89,7 @@ def label(
     from mitl.stages.labelling import label as stage
 
     if withdraw:
-        if dry_run:
-            raise UsageError("--dry-run stores nothing and --withdraw takes labels back; give one of them")
+        refuse_beside("--withdraw takes labels back and makes none", "withdraw", "sandbox", "live")
         app.finish(stage.withdraw(app.settings, environment))
         return
     promise = Promise(loss=Loss(loss), **promised)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mitl.cli import Command, CommonOption
+from mitl.cli import Command
 from mitl.cli.app import (
     DOLLARS,
     PLACE,
@@ -21,6 +21,7 @@ from mitl.cli.app import (
     common,
     endpoint_option,
     environment_options,
+    refuse_beside,
     together,
     total_confirmed,
 )
@@ -236,25 +237,9 @@ def publish(
     if reconcile:
         from mitl.campaign.publish import reconcile as stage
 
-        _refuse_beside_reconcile()
+        refuse_beside("--reconcile posts nothing", *_BESIDE_RECONCILE)
         app.finish(stage(app.settings, chosen, app.progress))
         return
     from mitl.campaign.kinds.pairs.planning import Campaign
 
     posting.post(app, Campaign(environment=chosen, **posting.terms, **asked))
-
-
-def _refuse_beside_reconcile() -> None:
-    """Nothing is posted, so no option about posting could be followed."""
-    context = click.get_current_context()
-    options = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if not isinstance(parameter, CommonOption)
-        and parameter.name not in _BESIDE_RECONCILE
-        and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if options:
-        raise UsageError(
-            f"--reconcile posts nothing, so {', '.join(options)} could not be followed; leave it out"
-        )

@@ -188,6 +188,17 @@ def test_a_withdrawal_opens_the_pairs_again_and_a_new_run_labels_them_again(proj
     assert [run.withdrawn_at is None for run in runs] == [False, True]
 
 
+def test_a_withdrawal_refuses_what_it_could_not_follow(project: Settings) -> None:
+    """Options about making labels; nothing is taken back."""
+    words = ("--dry-run", "--error", "0.1")
+    told = mitl("label", "--withdraw", *words, "--project", project.project)
+
+    assert told.status == 2
+    assert (
+        "--withdraw takes labels back and makes none, so --error, --dry-run could not be followed" in told.err
+    )
+
+
 def test_candidates_that_came_after_the_draw_are_left_to_people(project: Settings) -> None:
     """As those of another annotator are, or of one that learnt: the sample bounds nothing of them."""
     before = label(project, "--json").json["counts"]

@@ -241,14 +241,16 @@ _TRIED = 24
 """Pictures that are looked at for a reference that shares something with the target."""
 
 
-def compose_query(stream: Stream, target_id: str, scenes: Mapping[str, Scene]) -> tuple[str, str, Meaning]:
-    """(reference, text, what the text means of the picture that is looked for).
+def compose_query(
+    stream: Stream, place: int, image_ids: Sequence[str], scenes: Mapping[str, Scene]
+) -> tuple[str, str, Meaning]:
+    """(reference, text, what the text means of the picture at the place, which is looked for).
 
     The reference shares one or two facts with the target, which the text keeps without naming them; what it changes
     it names.
     """
-    others = [image_id for image_id in scenes if image_id != target_id]
-    tried = stream.sample(others, min(_TRIED, len(others)))
+    target_id, others = image_ids[place], range(len(image_ids) - 1)
+    tried = [image_ids[other + (other >= place)] for other in stream.sample(others, min(_TRIED, len(others)))]
     target = _facts(scenes[target_id])
     shared = {
         image_id: [name for name, value in _facts(scenes[image_id]).items() if target[name] == value]

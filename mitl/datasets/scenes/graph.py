@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -185,9 +186,16 @@ class Stream:
         return options[-1]
 
     def sample(self, options: Sequence[T], count: int) -> list[T]:
-        """``count`` different options in random order."""
-        pool = list(options)
-        return [pool.pop(int(self._uniform() * len(pool))) for _ in range(count)]
+        """``count`` different options in random order; few of very many cost no more than of few."""
+        places: list[int] = []
+        drawn = []
+        for left in range(len(options), len(options) - count, -1):
+            place = int(self._uniform() * left)  # among those that are left
+            for before in places:
+                place += before <= place
+            insort(places, place)
+            drawn.append(options[place])
+        return drawn
 
     def shuffled(self, options: Sequence[T]) -> list[T]:
         """All options in random order."""

@@ -338,7 +338,11 @@ def generate(
                 f"a world of {several(n_images, 'image')} was asked for, but composed queries need at least "
                 f"{_FEWEST_COMPOSED}"
             )
-        told = [_queries(split, seed, image_id, scenes, defect_share) for image_id in scenes]
+        image_ids = list(scenes)
+        told = [
+            _queries(Stream("queries", split, seed, image_id), place, image_ids, scenes, defect_share)
+            for place, image_id in enumerate(image_ids)
+        ]
     else:
         name = "captions" if kind == "images" else f"captions of {kind}"
         told = [
@@ -350,17 +354,16 @@ def generate(
 
 
 def _queries(
-    split: str, seed: int, image_id: str, scenes: Mapping[str, Scene], defect_share: float
+    stream: Stream, place: int, image_ids: Sequence[str], scenes: Mapping[str, Scene], defect_share: float
 ) -> list[Description]:
     """Five queries that look for an image, a few of them meaningless."""
-    stream = Stream("queries", split, seed, image_id)
     queries = []
     for _ in range(CAPTIONS_PER_IMAGE):
-        reference, text, meaning = compose_query(stream, image_id, scenes)
+        reference, text, meaning = compose_query(stream, place, image_ids, scenes)
         defect = Defect.MEANINGLESS if stream.chance(defect_share) else None
         if defect:
             text, meaning = say(stream, Meaning()), Meaning()
-        queries.append(Description(image_id, text, meaning, defect, reference))
+        queries.append(Description(image_ids[place], text, meaning, defect, reference))
     return queries
 
 
