@@ -28,7 +28,8 @@ peers: venv
 test: venv peers
 	$(BIN)/python -m pytest -n 3 --max-worker-restart 3 --dist loadfile --no-loadscope-reorder
 
-# Those too that are marked `thorough`: before a release, and after a change of what they are about.
+# Those too that are marked `thorough`, and new examples of every property: before a release, and after a change of what
+# they are about.
 test-all: export MITL_TESTS = all
 test-all: test
 
