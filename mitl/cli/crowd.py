@@ -178,8 +178,6 @@ def invite(
     """Make invitation links; each is for one person, or for several with --uses."""
     from mitl.stages import serve
 
-    if listing and revoked is not None:
-        raise UsageError("give --list or --revoke, not both")
     if listing:
         refuse_beside("--list shows all invitations and makes none", "listing")
         app.finish(serve.list_invitations(app.settings))

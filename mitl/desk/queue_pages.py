@@ -158,7 +158,7 @@ def picture(path: Path | None) -> Response:
     """
     headers = {"Cache-Control": "private, max-age=3600"}
     try:
-        # Nor of a pipe, which would never end, or of a name that no file can have.
+        # A pipe would never end, and no file's name holds a NUL.
         if path is None or not path.is_file():
             return _none()
         media = format_of(head_of(path))

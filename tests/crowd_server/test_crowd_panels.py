@@ -802,7 +802,7 @@ def test_the_printed_link_is_the_one_that_works(crowd, hit_type, tmp_path):
         (2, ("invite", "--sandbox", "--expires", "soon"), "'soon'"),
         (2, ("invite", "--sandbox", "--expires", "2020-01-01"), "past"),
         (2, ("invite", "--sandbox", "--expires", "1d", "--days", "2"), "not both"),
-        (2, ("invite", "--list", "--revoke", "1"), "not both"),
+        (2, ("invite", "--list", "--revoke", "1"), "makes none, so --revoke could not be followed"),
         (2, ("invite", "--list", "--people", "3"), "makes none, so --people could not be followed"),
         (2, ("invite", "--revoke", "1", "--sandbox", "--days", "3"), "so --sandbox, --days could not be"),
         (1, ("invite", "--revoke", "7"), "7"),

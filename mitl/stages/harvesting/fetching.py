@@ -233,9 +233,11 @@ class Fetcher:
         with quick_turns(), progress as advance, closing(self._windows(changed, swept)) as windows:
             for window in windows:
                 lost += [hit for hit, submissions in window if submissions is None]
-                counts += self._store(
-                    [submission for _, submissions in window for submission in submissions or ()], rejected
+                tally, turned_down = self._store(
+                    [submission for _, submissions in window for submission in submissions or ()]
                 )
+                counts += tally
+                rejected += turned_down
                 advance(len(window))
         return Fetched(
             counts["new"],
@@ -290,15 +292,14 @@ class Fetcher:
             return hit, None
         return hit, [(hit, assignment) for assignment in assignments.values()]
 
-    def _store(
-        self, listed: Sequence[tuple[StoredHit, ListedAssignment]], rejected: list[int]
-    ) -> Counter[str]:
-        """Keep what is new, raw and committed first; returns how many are new, settled and recovered.
+    def _store(self, listed: Sequence[tuple[StoredHit, ListedAssignment]]) -> tuple[Counter[str], list[int]]:
+        """Keep what is new, raw and committed first.
 
-        Adds to ``rejected`` the rows of those that another hand rejected.
+        Returns:
+            How many are new, settled and recovered; the rows of those that another hand rejected.
         """
         if not listed:
-            return Counter()
+            return Counter(), []
         submissions = [
             NewSubmission(
                 hit_id=hit.id,
@@ -319,12 +320,14 @@ class Fetcher:
         self._parser.parse(
             [RawSubmission(id_, submission.hit_id, submission.raw_xml) for id_, submission in added.items()]
         )
-        rejected += [id_ for id_, submission, ours in decided if not ours and submission.status == REJECTED]
-        return Counter(
+        counts = Counter(
             new=len(added),
             settled=sum(not ours for *_, ours in decided),
             recovered=sum(ours and submission.status == APPROVED for _, submission, ours in decided),
         )
+        return counts, [
+            id_ for id_, submission, ours in decided if not ours and submission.status == REJECTED
+        ]
 
 
 def keep_submissions(
