@@ -66,7 +66,10 @@ FILE_NOTES = {
         "text/csv",
         "Usable answers in the layout of ECCV Caption's official file, a row for each annotator and direction.",
     ),
-    "conflicts.csv": ("text/csv", "Pairs on which people, CxC and the original annotation disagree."),
+    "conflicts.csv": (
+        "text/csv",
+        "Pairs on which people, earlier ratings and the original annotation disagree.",
+    ),
     "datasheet.md": ("text/markdown", "How the data came to be, and what to keep in mind."),
     "certificate.json": (
         JSON,
@@ -100,7 +103,7 @@ _COLUMN_NOTES = {
     "round": "Number of the round that chose the pair to be asked; empty where none did.",
     "strategy": "By which that round chose it.",
     "label": "The answer: yes, weak_yes, weak_no or no; empty where nobody was asked or nobody answered.",
-    "sources": "What speaks for the positive: judgement, cxc, original.",
+    "sources": "What speaks for the positive: judgement, cxc (earlier ratings in the layout of CxC), original.",
     "annotators": "The machine annotators that proposed the pair.",
     "n_judgements": "How many usable judgements the pair has.",
     "probability": "That the pair matches: the share of positive answers, or a model's posterior; see the datasheet.",
@@ -369,7 +372,7 @@ def _machines(data: ReleaseInput, summary: Summary) -> list[str]:
 
 def _collection(data: ReleaseInput, summary: Summary) -> str:
     pairs = f"pairs of an image and a caption of {data.dataset}"
-    earlier = ["CxC's ratings"] if summary.by_source[PositiveSource.CXC] else []
+    earlier = ["earlier ratings"] if summary.by_source[PositiveSource.CXC] else []
     earlier += ["the original annotation"] if data.rules.with_originals else []
     earlier += ["an audit's answers"] if summary.by_source[PositiveSource.AUDIT] else []
     if not summary.judgements:
@@ -379,7 +382,7 @@ def _collection(data: ReleaseInput, summary: Summary) -> str:
             f"{summary.by_source[source]:,} {words}"
             for source, words in (
                 (PositiveSource.JUDGEMENT, "are confirmed by people"),
-                (PositiveSource.CXC, f"are rated {data.rules.cxc_threshold:g} or more by CxC"),
+                (PositiveSource.CXC, f"are rated {data.rules.cxc_threshold:g} or more"),
                 (PositiveSource.ORIGINAL, "are original pairs"),
                 (PositiveSource.MACHINE, "are labelled by a machine"),
                 (PositiveSource.AUDIT, "were found by the audit alone"),
@@ -474,14 +477,16 @@ def _per_item(data: ReleaseInput, summary: Summary) -> str:
 
 
 def _who(data: ReleaseInput, summary: Summary) -> str:
-    workers = f"{several(summary.workers, 'worker')} with answers in this release"
+    workers = f"{several(summary.workers, 'worker')} with answers in judgements.parquet"
     if data.origins.past_work:
         workers += ", as far as files tell them apart"
     if data.collected:
         gave = {name for text in data.collected for name in (text.writer, text.reviewer)}
         workers += f"; {len(gave):,} wrote, picked or reviewed what was collected"
     if data.audit is not None:
-        workers += f"; in the audit's sample {data.audit.record.answers['worker'].nunique():,}"
+        workers += (
+            f"; {data.audit.record.answers['worker'].nunique():,} with answers in audit_answers.parquet"
+        )
     return f"Unknown: {workers}; nothing of them is released but their answers and working times."
 
 

@@ -196,7 +196,7 @@ def _collected(data: ReleaseInput, found: Collecting) -> str:
 
 _SPEAKS = {
     PositiveSource.JUDGEMENT: "people confirmed",
-    PositiveSource.CXC: "CxC rates as a match",
+    PositiveSource.CXC: "earlier ratings call a match",
     PositiveSource.ORIGINAL: "are original pairs",
     PositiveSource.MACHINE: "a machine labelled a match, and nobody judged",
     PositiveSource.AUDIT: "only the audit found",
@@ -225,11 +225,11 @@ def together(rules: MergeRules) -> str:
         one = "one yes" if rules.strict else "one positive answer"
         return (
             f"The treatment of ECCV Caption's released files was reproduced: {one} makes a "
-            "positive, a CxC positive stays though people refused it, single wrong pairs are not taken "
-            "out, and a query is listed only if people confirmed a positive for it and CxC has one."
+            "positive, one of earlier ratings stays though people refused it, single wrong pairs are not taken "
+            "out, and a query is listed only if people confirmed a positive for it and ratings have one."
         )
     return (
-        f"{_TOGETHER[rules.aggregator]} An answer of people beats a CxC rating, and a rating "
+        f"{_TOGETHER[rules.aggregator]} An answer of people beats an earlier rating, and a rating "
         "beats the original annotation."
     )
 
@@ -245,11 +245,11 @@ def _merging(data: ReleaseInput) -> str:
         lines += [f"{warning[:1].upper()}{warning[1:]}." for warning in data.warnings]
     accepted = "yes" if rules.strict else "yes or weak_yes"
     lines.append(
-        f"A pair is positive if its answer is {accepted}; unasked pairs are, if CxC rates them "
+        f"A pair is positive if its answer is {accepted}; unasked pairs are, if earlier ratings are "
         f"{rules.cxc_threshold:g} or more."
     )
     if rules.with_originals:
-        lines.append("An original pair that nobody judged and CxC did not rate was kept.")
+        lines.append("An original pair that nobody judged or rated was kept.")
     if data.has_ratings:
         files = listed(
             [
@@ -258,7 +258,7 @@ def _merging(data: ReleaseInput) -> str:
             ]
         )
         lines.append(
-            f"What is called CxC here is ratings that were {f'read from {files}' if files else 'given to the project'} "
+            f"Earlier ratings, `cxc` in the tables, were {f'read from {files}' if files else 'given to the project'} "
             "in the layout of Crisscrossed Captions (Parekh et al., EACL 2021), whose own are free to use with "
             f"acknowledgement; {'the sums tell' if files else 'nothing here tells'} them from another lab's."
         )

@@ -21,7 +21,7 @@ from mitl.judgements.similarity import Aggregation
 from mitl.positives.croissant import PARQUET, distribution, head, provenance, record_set
 from mitl.positives.datasheet import rights
 from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, WrittenRelease, put_release
-from mitl.positives.markdown import listed, percent, plain, table
+from mitl.positives.markdown import front_matter, listed, percent, plain, table
 from mitl.positives.privacy import TIME_STEP_MS, pseudonym, refuse_leaks
 from mitl.positives.rating_input import (
     ControlRecord,
@@ -31,7 +31,7 @@ from mitl.positives.rating_input import (
     check_split,
     summarise_ratings,
 )
-from mitl.positives.release import file_listing, front_matter, manifest
+from mitl.positives.release import configurations, file_listing, manifest
 from mitl.positives.sheet_people import texts_told, time_and_pay, workers
 from mitl.positives.tables import json_bytes, parquet_bytes
 from mitl.records import Environment, Outcome, several
@@ -144,7 +144,7 @@ def _readme(data: RatingInput, files: Mapping[str, bytes]) -> str:
         "told in `datasheet.md`.",
         file_listing(files, _notes(data.split)),
     ]
-    return front_matter(data.name, data.card, tables) + "\n\n".join(body) + "\n"
+    return front_matter(data.name, data.card.license, configurations(tables)) + "\n\n".join(body) + "\n"
 
 
 def _croissant(
@@ -303,7 +303,7 @@ def _datasheet(data: RatingInput, summary: RatingSummary) -> str:
         "### Controls",
         _controls(data.controls, data.rule),
         "### Workers",
-        workers(origins.crowd),
+        workers(origins.crowd, RATINGS),
         "### Time and pay",
         time_and_pay(origins, card, data.environment, summary.median_active_s),
         "### Agreement",

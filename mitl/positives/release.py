@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import platform
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +17,7 @@ from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
 from mitl.positives.folders import FORMAT, MANIFEST, REFERENCES, WrittenRelease, file_entries, put_release
 from mitl.positives.ids import release_ids
-from mitl.positives.markdown import plain, table
+from mitl.positives.markdown import front_matter, plain, table
 from mitl.positives.merging import listed_queries
 from mitl.positives.privacy import refuse_leaks, shown_judgements
 from mitl.positives.release_input import MadeOf, ReleaseCard, ReleaseInput
@@ -226,19 +225,14 @@ def readme(
         )
     told = of_form("\n\n".join(body), data.form, makers)
     tables = {name: f"{name}.parquet" for name in _TABLES if name in filled}
-    return front_matter(data.name, data.card, tables) + told + "\n"
+    return front_matter(data.name, data.card.license, configurations(tables)) + told + "\n"
 
 
-def front_matter(name: str, card: ReleaseCard, tables: Mapping[str, str]) -> str:
-    """The head of a README by which the ``datasets`` library loads files by their names here, the first by default."""
-    front = [f"pretty_name: {json.dumps(name, ensure_ascii=False)}"]
-    if card.license:
-        front.append(f"license: {json.dumps(card.license, ensure_ascii=False)}")
-    front.append("configs:")
+def configurations(tables: Mapping[str, str]) -> Iterator[str]:
+    """Names for the ``datasets`` library, each of a file, the first by default; lines of a README's front matter."""
     for place, (config, file) in enumerate(tables.items()):
-        front += [f"- config_name: {config}", f"  data_files: {file}"]
-        front += [] if place else ["  default: true"]
-    return "---\n" + "\n".join(front) + "\n---\n\n"
+        yield from (f"- config_name: {config}", f"  data_files: {file}")
+        yield from () if place else ("  default: true",)
 
 
 def file_listing(files: Collection[str], told: Mapping[str, tuple[str, str]]) -> str:

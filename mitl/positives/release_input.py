@@ -104,7 +104,7 @@ class CrowdSummary:
     workers: int
     """Those with a submission."""
     answering: int
-    """Those of them whose answers the release shows."""
+    """Those of them whose answers the table of answers shows, which holds none of controls and audits."""
     busiest_share: float | None
     """Of the answers of these workers that the release shows; None where there are none."""
     excluded: int

@@ -171,8 +171,8 @@ def machine_told(data: ReleaseInput) -> str:
         )
         told.append(siding_told(bound))
     told.append(
-        "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating "
-        "beats such a label."
+        "The bound holds for all of them together, not for each kind of pair. An answer of people or an earlier "
+        "rating beats such a label."
     )
     if data.rules.with_originals:
         told.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mitl.core.pricing import format_dollars
 from mitl.judgements.agreement import PairAgreement
+from mitl.positives.certifying import CertifiedAudit
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.release_input import (
     BatchPay,
@@ -49,7 +50,7 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
         "### Controls",
         _controls(origins.controls, posted=bool(origins.batches), all_ranked=all_ranked),
         "### Workers",
-        workers(origins.crowd),
+        workers(origins.crowd, "judgements.parquet", data.audit),
         "### Time and pay",
         time_and_pay(origins, data.card, data.environment, summary.median_active_s),
         "### Agreement",
@@ -105,8 +106,8 @@ def _controls(controls: Controls | None, *, posted: bool, all_ranked: bool) -> s
     return "\n\n".join(
         [
             "Each page held two pairs whose answer is known, a gold positive and a gold negative, at places that "
-            "workers could not tell. Gold positives are original pairs, drawn at random: those that CxC rates 4.5 or "
-            "more first, none that CxC rates below 3 or that an exclusion list names. Gold negatives were drawn at "
+            "workers could not tell. Gold positives are original pairs, drawn at random: those of an earlier rating "
+            "of 4.5 or more first, none of one below 3 or that an exclusion list names. Gold negatives were drawn at "
             f"random from the pairs of a query with an item that no machine annotator ranked for it{otherwise} and "
             f"that nobody calls a match. The rule, as set at release: {controls.rule}. A page that failed one went to "
             "a person, and nothing was rejected by rule. "
@@ -117,15 +118,25 @@ def _controls(controls: Controls | None, *, posted: bool, all_ranked: bool) -> s
     )
 
 
-def workers(crowd: CrowdSummary | None) -> str:
-    """Who worked, and what became of their work."""
+def workers(crowd: CrowdSummary | None, file: str, audit: CertifiedAudit | None = None) -> str:
+    """Who worked, and what became of their work.
+
+    Args:
+        file: the table with their answers.
+        audit: whose answers stand in a table of their own.
+    """
     named = "Workers appear under pseudonyms keyed by a secret that is not released."
     if crowd is None:
         return f"Nobody worked on pages that were posted for this release. {named}"
     limit = crowd.max_hits_per_worker
     rows = [
         ("workers who submitted a HIT", f"{crowd.workers:,}"),
-        ("… with answers in this release", f"{crowd.answering:,}"),
+        (f"… with answers in `{file}`", f"{crowd.answering:,}"),
+        *(
+            [("… with answers in `audit_answers.parquet`", f"{audit.record.answers['worker'].nunique():,}")]
+            if audit is not None
+            else []
+        ),
         (
             "share of their answers that the busiest gave",
             "–" if crowd.busiest_share is None else percent(crowd.busiest_share),

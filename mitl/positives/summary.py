@@ -30,7 +30,7 @@ class SummaryCounts(TypedDict):
     pairs_judged: Annotated[int, "pairs with a usable judgement"]
     labels: Annotated[dict[str, int], "usable answers by label"]
     workers: Annotated[
-        int, "workers with answers in the release; those on controls and in audits are left out"
+        int, "workers with answers in judgements.parquet, which holds none on controls and in audits"
     ]
     pairs_proposed_by: Annotated[dict[str, int], "pairs by annotator"]
     pairs_proposed: Annotated[int, "distinct pairs that they proposed"]

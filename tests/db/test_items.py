@@ -142,13 +142,24 @@ SAID_SINCE = {
     ),
     ", as set at release": "",
     "Positive pairs of images and captions of": "Positive image-caption pairs of",
-    " What is called CxC here is ratings that were given to the project in the layout of Crisscrossed Captions "
+    " Earlier ratings, `cxc` in the tables, were given to the project in the layout of Crisscrossed Captions "
     "(Parekh et al., EACL 2021), whose own are free to use with acknowledgement; nothing here tells them from another "
     "lab's.": "",
+    "earlier ratings call a match": "CxC rates as a match",
+    "beats an earlier rating": "beats a CxC rating",
+    "are, if earlier ratings are": "are, if CxC rates them",
+    "nobody judged or rated was": "nobody judged and CxC did not rate was",
+    "those of an earlier rating of 4.5 or more first, none of one below 3": (
+        "those that CxC rates 4.5 or more first, none that CxC rates below 3"
+    ),
+    "people, earlier ratings and": "people, CxC and",
+    "answers, earlier ratings and": "answers, CxC's ratings and",
+    "are rated 3 or more": "are rated 3 or more by CxC",
+    "judgement, cxc (earlier ratings in the layout of CxC), original": "judgement, cxc, original",
     "was set at release": "was set",
     "workers who submitted a HIT": "workers",
-    "\n| … with answers in this release | 1 |": "",
-    " with answers in this release;": ";",
+    "\n| … with answers in `judgements.parquet` | 1 |": "",
+    " with answers in judgements.parquet;": ";",
 }
 """Sentences of a release that became truer, and what they were."""
 

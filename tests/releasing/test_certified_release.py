@@ -253,7 +253,7 @@ def test_documents_of_a_release_whose_people_answered_the_audit_alone_tell_of_th
     assert "the original annotation and an audit's answers gave" in told["rai:dataCollection"]
     assert "Manual Human Curator" in told["rai:dataCollectionType"]
     assert told["rai:annotationsPerItem"] == "0; 1 or 3 on pairs of the audit's sample"
-    assert f"in the audit's sample {len(AUDITORS)}" in told["rai:annotatorDemographics"][0]
+    assert f"; {len(AUDITORS)} with answers in audit_answers.parquet;" in told["rai:annotatorDemographics"][0]
 
 
 @pytest.mark.parametrize("kind", list(IdKind))

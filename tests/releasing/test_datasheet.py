@@ -97,9 +97,9 @@ def test_counts_of_workers_say_who_is_counted(tmp_path, tmp_path_factory):
     people = json.loads((release / "croissant.json").read_text())["rai:annotatorDemographics"]
 
     assert row(sheet, "workers who submitted a HIT") == "3"
-    assert row(sheet, "… with answers in this release") == "2"
+    assert row(sheet, "… with answers in `judgements.parquet`") == "2"
     assert json.loads((release / "manifest.json").read_text())["counts"]["workers"] == 2
-    assert people[0].startswith("Unknown: 2 workers with answers in this release; ")
+    assert people[0].startswith("Unknown: 2 workers with answers in judgements.parquet; ")
 
 
 @pytest.mark.slow

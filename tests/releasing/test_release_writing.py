@@ -14,6 +14,7 @@ import warnings
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from record_kit import proposal_frame
 from release_kit import FILES, SALT, audited_world, fail_to_put_in_place, records, world
 
@@ -481,7 +482,9 @@ def test_croissant_says_what_is_known_of_people_and_machines_and_what_is_not():
 
     assert described["conformsTo"][1] == "http://mlcommons.org/croissant/RAI/1.0"
     assert rai["rai:annotationsPerItem"].endswith(f"({summary.usable} on {summary.pairs_judged} pairs)")
-    assert rai["rai:annotatorDemographics"][0].startswith("Unknown: 3 workers with answers in this release; ")
+    assert rai["rai:annotatorDemographics"][0].startswith(
+        "Unknown: 3 workers with answers in judgements.parquet; "
+    )
     assert f"{summary.positives} positives" in rai["rai:dataCollection"]
     assert rai["rai:machineAnnotationTools"] == [
         f"{name}: {count} pairs" for name, count in summary.proposed_by.items()
@@ -565,6 +568,31 @@ def test_ratings_that_were_merged_are_acknowledged(scores):
     assert ("ratings in the layout of Crisscrossed Captions" in [of["prov:label"] for of in derived]) == bool(
         scores
     )
+
+
+def test_ratings_of_another_lab_are_not_called_cxcs():
+    """Documents say that earlier ratings speak for a pair, and name CxC for the layout alone."""
+    for official in (False, True):
+        files, _ = release_files(world(rules=MergeRules(official=official)))
+        for file in ("datasheet.md", "croissant.json", "README.md"):
+            told = files[file].decode().replace("in the layout of CxC", "")
+            assert re.findall("CxC.{0,20}", told) == []
+    assert "| … that earlier ratings call a match |" in files["datasheet.md"].decode()
+
+
+def test_a_name_of_any_characters_is_read_back_from_the_readme():
+    """YAML takes no DEL, and none of U+0080 to U+009F, as they are."""
+    odd = "".join(map(chr, [*range(1, 0xA1), 0x2028, 0xFEFF, 0xFFFE, 0x1F600]))
+    files, _ = release_files(dataclasses.replace(world(), name=odd, card=ReleaseCard(license=odd)))
+
+    head = yaml.safe_load(files["README.md"].decode().split("\n---\n")[0])
+
+    assert (head["pretty_name"], head["license"]) == (odd, odd)
+    assert head["configs"][0] == {
+        "config_name": "positives",
+        "data_files": "positives.parquet",
+        "default": True,
+    }
 
 
 def test_a_release_without_any_judgement_is_whole(tmp_path):

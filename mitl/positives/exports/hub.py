@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mitl.errors import ReleaseError
 from mitl.positives.exports.content import Content, Format, SideContent, Way
-from mitl.positives.markdown import plain
+from mitl.positives.markdown import front_matter, plain
 from mitl.positives.tables import parquet_bytes
 from mitl.records import PartKind, several
 
@@ -94,15 +94,12 @@ def _qrels(way: Way) -> pa.Table:
 
 
 def _card(content: Content, version: str) -> str:
-    front = [f"pretty_name: {json.dumps(content.name, ensure_ascii=False)}"]
-    if content.license:
-        front.append(f"license: {json.dumps(content.license, ensure_ascii=False)}")
-    front.append("configs:")
+    configs = []
     for way in content.ways:
         for name in ("corpus", "queries", "qrels"):
             # `datasets` keeps what it loaded under what the card says: a changed table has to change the card.
-            front += [f"- config_name: {way.name}-{name}", f"  description: sha256 {version}"]
-            front += ["  data_files:", "  - split: test", f"    path: {way.name}/{name}.parquet"]
+            configs += [f"- config_name: {way.name}-{name}", f"  description: sha256 {version}"]
+            configs += ["  data_files:", "  - split: test", f"    path: {way.name}/{name}.parquet"]
     counts = [
         f"- `{way.name}`: {several(len(way.queries), 'query', 'queries')}, {several(len(way.gallery), 'item')}, "
         f"{several(way.positives, 'positive')}, {several(way.zeros, 'judged negative')} with the score 0"
@@ -117,7 +114,7 @@ def _card(content: Content, version: str) -> str:
         f"Licence of the judgements: {plain(content.license or _ABSENT)}. "
         f"Licence of {left} and {right}: {plain(content.items_license or _ABSENT)}.",
     ]
-    return "---\n" + "\n".join(front) + "\n---\n\n" + "\n\n".join(body) + "\n"
+    return front_matter(content.name, content.license, configs) + "\n\n".join(body) + "\n"
 
 
 FORMAT = Format(files, holds_texts=True, holds_media=True)
