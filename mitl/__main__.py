@@ -2,6 +2,7 @@
 
 import gc
 import io
+import os
 import sys
 import warnings
 
@@ -12,6 +13,9 @@ def main() -> None:
     gc.set_threshold(50_000)
     # Pillow opens these all the same, and refuses those of twice the size.
     warnings.filterwarnings("ignore", "Image size .* could be decompression bomb")
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed, and the next file to be opened would be taken for it
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A locale such as Latin-1 has no dash and no foreign caption; a file's name may be no text at all.
         sys.stdout.reconfigure(errors="replace")

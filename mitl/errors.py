@@ -86,6 +86,10 @@ class EndpointError(CrowdError):
     """Nothing answers at the endpoint, or another server than the expected one."""
 
 
+class UntraceableError(CrowdError):
+    """A call may have had its effect, and the server has nothing left by which that could be found out."""
+
+
 class FundsError(CrowdError):
     """The balance or the cost ceiling does not allow a call."""
 

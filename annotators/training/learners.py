@@ -264,7 +264,8 @@ def load(
             return TowersLearner.of(Options(name, settings, folder or Path()))
     of_network = registry.network_options(name, settings, folder=folder)
     if of_network is None:
-        if not settings and name not in registry.names() and not registry.pivot_parts(name):
+        known = name in registry.names() or registry.pivot_parts(name)
+        if not settings and not known and registry.NAME.fullmatch(name):
             registry.build(name, settings, folder=folder)  # says which names there are
         raise TrainingError(
             f"annotator {name!r} cannot learn, for it has no weights of its own; those that can: "

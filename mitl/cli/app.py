@@ -252,6 +252,12 @@ def refuse_beside(why: str, *followed: str) -> None:
         raise UsageError(f"{why}, so {', '.join(options)} could not be followed; leave {them} out")
 
 
+def refuse_replace(replace: bool, file: Path | None, option: str) -> None:
+    """UsageError for ``--replace`` where the option that names its file is left out."""
+    if replace and file is None:
+        raise UsageError(f"--replace is about the file of {option}; add {option} FILE")
+
+
 def _form(settings: Settings, given: Sequence[object]) -> SetForm:
     """The form that a command is about, from what its options hold: folders of releases, one or several a option."""
     from mitl.stages.setup.forms import form_of

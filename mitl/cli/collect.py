@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mitl.cli import CommandGroup
-from mitl.cli.app import FILE, App, common, environment_options
+from mitl.cli.app import FILE, App, common, environment_options, refuse_replace
 from mitl.cli.publish import BILL, Posting, limit_option, posting_options, require_environment
 from mitl.records import Environment
 
@@ -164,4 +164,5 @@ def show_command(app: App, environment: Environment | None, to: Path | None, rep
     """Show what was chosen, written, accepted and refused, the price of an accepted text, and the texts."""
     from mitl.stages.collecting.show import show
 
+    refuse_replace(replace, to, "--out")
     app.finish(show(app.settings, environment, to=to, replace=replace))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import FILE, App, F, common, environment_options, together
+from mitl.cli.app import FILE, App, F, common, environment_options, refuse_replace, together
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -145,6 +145,7 @@ def visits(app: App, slug: str, out: Path | None, replace: bool) -> None:
     """List the visits from panel SLUG, with sessions and outcomes, to compare with the panel's own list."""
     from mitl.stages.recruiting import list_visits
 
+    refuse_replace(replace, out, "--out")
     app.finish(list_visits(app.settings, slug, out, replace=replace))
 
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import FILE, PLACE, App, F, Number, common, environment_options, together
+from mitl.cli.app import (
+    FILE,
+    PLACE,
+    App,
+    F,
+    Number,
+    common,
+    environment_options,
+    refuse_replace,
+    together,
+)
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -194,8 +204,7 @@ def compare(app: App, sets: tuple[Path, ...], differences: Path | None, replace:
     """
     from mitl.stages.releasing.compare import compare
 
-    if replace and differences is None:
-        raise UsageError("--replace is about the file of --differences; add --differences FILE")
+    refuse_replace(replace, differences, "--differences")
     names = [str(path) for path in sets]
     app.finish(compare(names, settings=app.settings, differences=differences, replace=replace))
 

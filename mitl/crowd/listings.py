@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
-from mitl.errors import CrowdError, FundsError
+from mitl.errors import CrowdError, FundsError, UntraceableError
 
 _AMOUNT = re.compile(r"([0-9]+)\.?([0-9]{0,2})0*")
 
@@ -32,7 +32,12 @@ def is_code(error: CrowdError, *names: str) -> bool:
 
 
 def is_refusal(error: BaseException) -> TypeGuard[CrowdError]:
-    """Whether the server refuses just this call: not for a key or want of money, and surely without an effect."""
+    """Whether the server refuses just this call: not for a key or want of money, and surely without an effect.
+
+    Or with one that it cannot tell of any more, which holds up no other call either.
+    """
+    if isinstance(error, UntraceableError):
+        return True
     if not isinstance(error, CrowdError) or isinstance(error, FundsError) or error.unclear:
         return False
     return (error.code or "").startswith("AWS.MechanicalTurk.")

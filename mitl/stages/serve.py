@@ -322,23 +322,21 @@ def export_keys(settings: Settings, environment: Environment, out: Path) -> Stag
         access, secret = admin.keys(engine)[environment]
     out.parent.mkdir(parents=True, exist_ok=True)
     text = f"[default]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n"
+    status = "done"
+    line = f"the {environment} keys are in {out} (mode 600); name it in AWS_SHARED_CREDENTIALS_FILE"
     try:
         write_new(out, text, mode=0o600)
     except FileExistsError:
-        if out.read_text(encoding="utf-8") != text:
+        if not out.is_file() or out.read_bytes() != text.encode():
             raise SettingsError(
                 f"{out} exists and holds something else; name a new file, or remove it"
             ) from None
-        return StageResult(
-            status="nothing_to_do",
-            counts=KeysCounts(access_key=access),
-            paths=KeysPaths(credentials=str(out)),
-            lines=(f"nothing to do: {out} holds these keys already",),
-        )
+        status, line = "nothing_to_do", f"nothing to do: {out} holds these keys already"
     return StageResult(
+        status=status,
         counts=KeysCounts(access_key=access),
         paths=KeysPaths(credentials=str(out)),
-        lines=(f"the {environment} keys are in {out} (mode 600); name it in AWS_SHARED_CREDENTIALS_FILE",),
+        lines=(line,),
     )
 
 

@@ -234,6 +234,15 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (1, ("report", "--out", "mitl.toml/report.html"), "mitl.toml"),
         (1, ("crowd", "revoke", "99"), "99"),
         (1, ("crowd", "revoke", str(10**20)), str(10**20)),
+        (2, ("crowd", "operator", "--base-url", "http://a b"), "in letters, digits, hyphens and points"),
+        (2, ("crowd", "panel", "visits", "p", "--replace"), "the file of --out; add --out FILE"),
+        (2, ("collect", "show", "--replace"), "the file of --out; add --out FILE"),
+        (
+            1,
+            ("train", "pvse-mini+bm25"),
+            "'pvse-mini+bm25' cannot learn, for it has no weights of its own; those",
+        ),
+        (1, ("train", "clip-mini", "--name", ""), "cannot be called ''; use letters"),
         (2, ("crowd", "budget", "--set", "lots"), "'lots'"),
         (2, ("crowd", "budget", "--set", "1,000,000,000"), "is over $999,999,999.99"),
         (2, ("crowd", "budget", "--set", "9" * 5000), "is over $999,999,999.99"),
@@ -390,6 +399,24 @@ def test_output_that_finds_no_room_is_one_line(words):
 
     assert done.stderr == "error: the disk is full; make room and run the command again\n"
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_nobody_who_types_or_reads(closed, project):
+    """As a program that starts a job may hand it over: nothing is confirmed, and what can be said is said."""
+    ok("crowd", "budget", "--set", "100")
+
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -m mitl publish --live --limit 1 {closed}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert ("the bill is $1.00 of real money and standard input is not a terminal" in done.stderr) == (
+        "2>&-" not in closed
+    )
 
 
 def test_a_locale_that_lacks_letters_ends_no_command(empty_folder):

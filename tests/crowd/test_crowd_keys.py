@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import stat
 
 import boto3
@@ -46,6 +47,11 @@ def test_a_file_that_is_there_is_not_overwritten(here):
     assert "requester.ini exists and holds something else; name a new file" in said
     assert (here / "requester.ini").read_text() == before
     assert configparser.ConfigParser().read(here / "requester.ini")
+    (here / "no-text").write_bytes(b"\xff\xfe")
+    (here / "dangling").symlink_to("nowhere")
+    os.mkfifo(here / "pipe")
+    for other in ("no-text", "dangling", "pipe"):
+        assert "exists and holds something else" in fails(1, "crowd", "keys", "--live", "--export", other)
 
 
 def test_an_export_makes_the_folders_of_its_file(here):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import stat
@@ -23,6 +24,8 @@ from mitl.records import Environment
 MIN_SECRET = 32
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - named in order to be recognised
 _LOOPBACK_PROXIES = ("127.0.0.0/8", "::1")
+_AS_SENT = re.compile(r"[\w.:\[\]-]+", re.ASCII)
+"""A host and port as browsers send them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +182,10 @@ def public_address(text: str, option: str) -> str:
         raise UsageError(
             f"{option} is {text!r}; write https://NAME or https://NAME:PORT and nothing after it"
         )
-    if not parts.netloc.isascii():
+    if not _AS_SENT.fullmatch(parts.netloc):
         raise UsageError(
-            f"{option} is {text!r}; write its name as browsers send it, in letters of ASCII (xn--…)"
+            f"{option} is {text!r}; write its name as browsers send it, in letters, digits, hyphens and points of "
+            "ASCII (xn--…)"
         )
     return f"{parts.scheme}://{parts.netloc.lower()}"
 

@@ -266,7 +266,10 @@ def draw_audit(
         started = earlier is not None and _is_under_way(context, earlier)
         if earlier is not None and started:
             _require_same(context, earlier, wish)
-            return _nothing_to_do(context, earlier, "is under way")
+            # A design knows how many pairs were drawn, and no longer what for.
+            computed = (wish.recall, wish.max_cost_cents) != (None, None)
+            whatever = ", whatever --recall and --max-cost say now" if computed else ""
+            return _nothing_to_do(context, earlier, f"is under way{whatever}")
         strata = _strata(context, wish)
         design = AuditDesign(
             purpose=wish.purpose,

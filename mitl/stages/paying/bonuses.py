@@ -34,7 +34,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal, ledger
 from mitl.db.store.ledger import BONUS, COMPENSATE, SettledWork
-from mitl.errors import CrowdError, StoreError, UsageError
+from mitl.errors import CrowdError, StoreError, UntraceableError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -110,6 +110,8 @@ class BonusSender:
         )
         self.sent: dict[str, PlannedBonus] = {}
         """By key, as the server has granted them."""
+        self.untraceable: set[str] = set()
+        """Keys of those that may have been granted, which nobody can find out."""
 
     def bonus(
         self, key: str, row: SettledWork, cents: int, text: str, others: Iterable[SettledWork]
@@ -202,6 +204,7 @@ class BonusSender:
         )
         calls = [bonus.call() for bonus in planned]
         make_calls(self._context, sending, calls, in_order=self._endpoint.in_process, refusals=refusals)
+        self.untraceable |= {key for key, error in refusals.items() if isinstance(error, UntraceableError)}
         for refusal in refusals.values():
             raise refusal
 
@@ -228,12 +231,14 @@ def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:
     except CrowdError as error:
         error.unclear |= bonus.doubtful  # a refusal to list it says nothing about it
         if bonus.doubtful and is_code(error, "AssignmentDoesNotExist", "HITDoesNotExist"):
-            error.args = (
+            lost = UntraceableError(
                 f"{bonus.worker} may have got a bonus of {format_dollars(bonus.cents)} whose reply was lost, and the "
-                f"server no longer has its submission to look for it: {error}; `mitl pay top-up --skip {bonus.worker}` "
-                "goes on with the others, while it stays promised; ask the worker or the account's history whether "
-                f"{marked(bonus.reference)} came",
+                f"server no longer has its submission to look for it: {error}; nobody else waits for it, and it stays "
+                "promised: ask the worker or the account's history whether "
+                f"{marked(bonus.reference)} came; `mitl pay top-up --skip {bonus.worker}` leaves it out"
             )
+            lost.unclear = True
+            raise lost from error
         raise
     if granted is not None:
         return granted

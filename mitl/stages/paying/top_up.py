@@ -17,12 +17,13 @@ from mitl.core.pricing import format_dollars
 from mitl.crowd.client import ListedBonus
 from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import Endpoint, open_same_endpoint
+from mitl.crowd.listings import is_refusal
 from mitl.crowd.paying import APPROVED, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import journal, ledger
 from mitl.db.store.ledger import BONUS, SettledWork
-from mitl.errors import CrowdError, FundsError, UsageError
+from mitl.errors import CrowdError, UsageError
 from mitl.judgements.wages import WorkerPay, worker_pay
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
@@ -142,14 +143,17 @@ class _Run:
         refusal: CrowdError | None = None
         if earlier:
             self._require_within(cost_of(earlier))
-            how = "sent, and nothing beside them" if completing else "refused then and tried again"
+            how = "sent first" if completing else "refused then and tried again"
             self._show((), f"{in_words(earlier)}, confirmed by an earlier run: {how}")
             try:
                 self._sender.send([] if self._terms.dry_run else earlier)
             except CrowdError as error:
-                if completing or error.unclear or isinstance(error, FundsError):
+                if not is_refusal(error):
                     raise
                 refusal = error  # once more, which keeps nobody else from what they are due
+            completing = any(
+                not bonus.refused for bonus in earlier if bonus.key not in self._sender.untraceable
+            )
         with reading(self._session):
             settled = ledger.settled_work(self._session, self._environment)
             work = paid_work(settled, self._environment)

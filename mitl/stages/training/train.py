@@ -121,11 +121,10 @@ def check(request: TrainRequest) -> None:
         raise TrainingError(
             f"--name is {request.name!r}, but {len(request.names)} annotators learn; train one by one"
         )
-    for base in request.names:
-        if not registry.NAME.fullmatch(request.named(base)):
-            raise TrainingError(
-                f"an annotator cannot be called {request.named(base)!r}; use letters, digits, '.', '_' and '-'"
-            )
+    if request.name is not None and not registry.NAME.fullmatch(request.name):
+        raise TrainingError(
+            f"an annotator cannot be called {request.name!r}; use letters, digits, '.', '_' and '-'"
+        )
     with registry.naming_extras(request.names[0]):
         from annotators.training.losses import loss_of
     loss_of(request.recipe.loss)
