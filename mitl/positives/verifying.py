@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mitl.audits.certificate import Certificate, certify
 from mitl.audits.evidence import confirmed
@@ -77,10 +79,13 @@ def verify_release(folder: Path) -> Verification:
             differences.append(f"the release was certified, and {CERTIFICATE} is not among its files")
         if manifest["format"] == FORMAT:
             differences += _lists(folder, manifest, _table(folder, manifest, "positives", _PAIR))
+            differences += _counts(folder, manifest)
+        differences += _described(folder, manifest)
         return Verification(name, made_by, len(files), tuple(differences))
     tables = {name: _table(folder, manifest, name, columns) for name, columns in _READ.items()}
     differences = [
         *_lists(folder, manifest, tables["positives"]),
+        *_counts(folder, manifest),
         *_design(audit, manifest),
         *_answers(audit),
         *_held(audit, tables),
@@ -94,6 +99,7 @@ def verify_release(folder: Path) -> Verification:
     else:
         differences += _figures(audit, certificate)
         differences += _documents(folder, manifest, audit, certificate, _by_audit(tables["positives"]))
+    differences += _described(folder, manifest)
     counted = len(audit.audited), len(audit.answers)
     return Verification(name, made_by, len(files), tuple(differences), *counted, certificate)
 
@@ -148,6 +154,44 @@ def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
     for path in sorted(folder.iterdir()):
         if path.name not in files and path.name != MANIFEST and not path.name.startswith("."):
             yield f"{path.name} is not a file of the release"
+
+
+def _described(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Where Croissant vouches for other files than the manifest, whose hash no file holds."""
+    try:
+        described = json.loads(read_checked(folder, manifest, "croissant.json"))["distribution"]
+        vouched = {entry["@id"]: entry["sha256"] for entry in described}
+    except (ValueError, KeyError, TypeError):
+        yield "croissant.json does not describe the release's files"
+        return
+    for name in sorted(vouched):
+        if vouched[name] != _part(manifest["files"], name).get("sha256"):
+            yield f"croissant.json and {MANIFEST} name different hashes of {name}"
+
+
+def _counts(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Where the manifest counts otherwise than the tables hold."""
+    positives = checked_table(folder, manifest, "positives.parquet", ["sources"])
+    answers = checked_table(folder, manifest, "judgements.parquet", [*_PAIR, "label", "worker", "usable"])
+    usable = answers.filter(pc.and_(answers["usable"], pc.is_valid(answers["label"])))
+    stated = _part(manifest, "counts")
+
+    def tally(column: pa.ChunkedArray, name: str) -> dict[str, int]:
+        found = Counter({row["values"]: row["counts"] for row in column.value_counts().to_pylist()})
+        return {value: found[value] for value in found.keys() | _part(stated, name).keys()}
+
+    held = {
+        "positives": positives.num_rows,
+        "positives_by_source": tally(pc.list_flatten(positives["sources"]), "positives_by_source"),
+        "negatives": checked_table(folder, manifest, "negatives.parquet", [*_PAIR]).num_rows,
+        "judgements": answers.num_rows,
+        "judgements_usable": usable.num_rows,
+        "labels": tally(usable["label"], "labels"),
+        "pairs_judged": usable.group_by([*_PAIR]).aggregate([]).num_rows,
+        "workers": pc.count_distinct(answers["worker"]).as_py(),
+    }
+    for where, said, computed in _unlike({name: stated.get(name) for name in held}, held, ""):
+        yield f"{MANIFEST} counts {where} as {said}, but the tables hold {computed}"
 
 
 def _lists(folder: Path, manifest: Mapping[str, Any], positives: pd.DataFrame) -> Iterator[str]:

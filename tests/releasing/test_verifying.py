@@ -43,9 +43,16 @@ def release(made, tmp_path):
 
 
 def seal(folder):
-    """A manifest that vouches for the files as they are now."""
+    """A manifest and, where it can be read, a Croissant that vouch for the files as they are now."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
+    with suppress(ValueError, KeyError, TypeError):
+        described = json.loads((folder / "croissant.json").read_text())
+        there = [entry for entry in described["distribution"] if (folder / entry["@id"]).exists()]
+        for entry in there:
+            entry |= file_entries({"sha256": (folder / entry["@id"]).read_bytes()})["sha256"]
+        described["distribution"] = there
+        (folder / "croissant.json").write_text(json.dumps(described))
     names = [one.name for one in folder.iterdir() if one.name != path.name]
     manifest["files"] = file_entries({name: (folder / name).read_bytes() for name in names})
     path.write_text(json.dumps(manifest))
@@ -106,6 +113,44 @@ def test_a_release_without_a_certificate_is_checked_by_its_hashes(tmp_path, kind
     shorter_list(folder)
     seal(folder)
     assert "image_to_caption.json and positives.parquet differ on 1 query" in verify(folder).refusal
+
+
+def test_counts_of_the_manifest_are_taken_again_from_the_tables(tmp_path):
+    """Its own hash stands in no file, so nothing else told of a figure that was raised in it."""
+    for name, made in {"r": world(), "c": audited_world(IdKind.STRING)}.items():
+        folder = write_release(tmp_path / name, made).folder
+        path = folder / "manifest.json"
+        manifest = json.loads(path.read_text())
+        for edit in (
+            {"positives": 10**6},
+            {"negatives": 0},
+            {"judgements": 10**6},
+            {"judgements_usable": 10**6},
+            {"pairs_judged": 10**6},
+            {"workers": 10**6},
+            {"labels": manifest["counts"]["labels"] | {"yes": 10**6}},
+            {"positives_by_source": manifest["counts"]["positives_by_source"] | {"judgement": 0}},
+            {"positives_by_source": {}},
+        ):
+            path.write_text(json.dumps(manifest | {"counts": manifest["counts"] | edit}))
+            assert f"manifest.json counts {next(iter(edit))}" in verify(folder).refusal
+
+
+def test_croissant_vouches_for_the_same_files_as_the_manifest(tmp_path):
+    """A table or a document that was changed, with a manifest that was made to match."""
+    for folder in (
+        write_release(tmp_path / "r", world()).folder,
+        write_ratings(tmp_path / "s", rated_world()).folder,
+    ):
+        before = (folder / "croissant.json").read_bytes()
+        (folder / "datasheet.md").write_text("rosy words")
+        seal(folder)
+        assert verify(folder).refusal is None
+        (folder / "croissant.json").write_bytes(before)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["files"] |= file_entries({"croissant.json": before})
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        assert "name different hashes of datasheet.md" in verify(folder).refusal
 
 
 def changed_answer(folder):
