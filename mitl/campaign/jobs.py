@@ -5,6 +5,7 @@ Nothing is stored or sent before `store_job`; killed at any point after it, the 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from mitl.campaign.bill import (
     terms_of,
 )
 from mitl.campaign.kinds import fitting, kind_of, wording_of
-from mitl.campaign.kinds.protocol import CampaignKind, Plan, PostedBatch, Request, Wording
+from mitl.campaign.kinds.protocol import CampaignKind, Met, Plan, PostedBatch, Request, Wording
 from mitl.campaign.pages import Pages
 from mitl.campaign.posting import CREATE, HitTypes, Sweep, create_call, create_hit, token
 from mitl.campaign.validating import DueHit
@@ -31,6 +32,7 @@ from mitl.crowd.client import MTurkClient
 from mitl.crowd.context import Context
 from mitl.crowd.endpoint import Endpoint
 from mitl.db.session import reading
+from mitl.db.store import answers as answer_store
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -93,6 +95,10 @@ def make_job(run: PostingRun, sweep: Sweep, announce: Callable[[str], None]) -> 
         plan: Plan = kind.plan(session, settings, request, adopted=sweep.adopted)
         if plan.n_hits == 0:
             return plan
+        who = kind.who_met(session, run.context.environment, plan.pages)
+        loads = answer_store.worker_loads(session, run.context.environment)
+        people = {load.worker for load in loads if not (load.excluded or load.capped)}
+        plan = dataclasses.replace(plan, met=Met.of(who, people))
         terms = terms_of(settings, request, template, kind.estimate(template, plan))
         earlier = earlier_batches(run)
         charges_fee, asked = run.endpoint.charges_fee, request.reward_cents
@@ -100,6 +106,7 @@ def make_job(run: PostingRun, sweep: Sweep, announce: Callable[[str], None]) -> 
         bill = [
             f"{request.environment} · {kind.headline(request, plan)} · seed {settings.seed} · {run.endpoint.url}",
             *kind.bill_lines(plan),
+            *([f"  {plan.met.words}"] if plan.met.questions else []),
             *bill_text(quote, balance, run.limit),
         ]
         for line in bill:

@@ -99,7 +99,7 @@ def _dry_run(run: PostingRun, announce: Callable[[str], None], to: Path) -> Stag
         folder = DryRunFolder(to, job.bill)
         largest = validate_requests(run.context, pages, job.due, folder.keep)
         folder.write_pages(job.due, pages)
-        warnings = (*job.plan.warnings, *_probe(run, pages))
+        warnings = (*job.plan.met.warnings, *_probe(run, pages))
     values = {
         **_values(run, job),
         "hits": job.plan.n_hits,
@@ -135,7 +135,7 @@ def _post(
         # Before anything is stored or paid: what cannot be shown or sent must not be planned.
         require_free_names(sweep, [due.hit for due in job.due], run.context.settings.project_id)
         validate_requests(run.context, pages, job.due)
-        warnings = (*sweep.warnings, *plan.warnings, *_probe(run, pages))
+        warnings = (*sweep.warnings, *plan.met.warnings, *_probe(run, pages))
         require_confirmed(job.quote, confirm, repeats)
         batch = store_job(run, job, after=sweep.last_batch)
         posted = post_planned(run, pages)

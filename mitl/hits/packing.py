@@ -8,7 +8,7 @@ Orders come from the seed, so that no worker learns where the controls are.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from mitl.errors import PackingError
@@ -130,10 +130,15 @@ def pack_again(
     negatives: Sequence[Pair],
     *,
     seed: int,
+    met: Mapping[Pair, Set[str]] | None = None,
 ) -> list[Page[HitItem]]:
     """Further HITs that ask pairs of so many further workers, each time on another page, numbered on from ``hits``.
 
-    Their pairs have the role overlap.
+    Their pairs have the role overlap. Those that the same people answered share pages, as far as they fill some, so
+    that these can be kept from them.
+
+    Args:
+        met: pair → who has answered it.
 
     Raises:
         PackingError: a kind of gold is missing or a page has to ask all of a kind.
@@ -142,8 +147,20 @@ def pack_again(
     pages: list[dict[Pair, PairRole]] = []
     for turn in range(max(wanted.values(), default=0)):
         dealt = shuffled_pairs([pair for pair in wanted if wanted[pair] > turn], seed, f"again {turn}")
-        pages += _overlaps(dealt)
+        pages += _overlaps(_by_people(dealt, met or {}))
     return _finish(pages, (), _Turns(positives, negatives, hits), seed, _after(hits))
+
+
+def _by_people(dealt: Sequence[Pair], met: Mapping[Pair, Set[str]]) -> list[Pair]:
+    """First those that fill whole pages with what the same people have met, then the rest of each."""
+    groups: dict[Set[str], list[Pair]] = defaultdict(list)
+    for pair in dealt:
+        groups[frozenset(met.get(pair, ()))].append(pair)
+    whole = {who: len(pairs) - len(pairs) % CANDIDATES_PER_HIT for who, pairs in groups.items()}
+    return [
+        *(pair for who, pairs in groups.items() for pair in pairs[: whole[who]]),
+        *(pair for who, pairs in groups.items() for pair in pairs[whole[who] :]),
+    ]
 
 
 def _overlaps(dealt: Sequence[Pair]) -> list[dict[Pair, PairRole]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +176,17 @@ def test_pages_of_further_answers_hold_a_pair_once_and_number_on() -> None:
         assert len({item.pair for item in page.items}) == len(page.items)
     assert pack_again({}, [], *golds, seed=0) == []
     assert pages_again({}) == 0
+
+
+def test_what_one_person_answered_shares_pages_as_far_as_it_fills_some() -> None:
+    """So that these are kept from that person, on no more pages than else."""
+    met = {Pair(1, n): frozenset({"a" if n < 40 else "b" if n < 70 else "c"}) for n in range(1, 76)}
+    golds = [[Pair(2, n) for n in range(first, first + 6)] for first in (1, 10)]
+
+    pages = pack_again(dict.fromkeys(met, 1), [], *golds, seed=0, met=met)
+
+    asked = [[item.pair for item in page.items if item.role is PairRole.OVERLAP] for page in pages]
+    assert sorted(chain.from_iterable(asked)) == sorted(met)
+    assert len(pages) == pages_again(dict.fromkeys(met, 1)) == 5
+    of_one = [who for page in asked for who in [frozenset.intersection(*(met[pair] for pair in page))] if who]
+    assert Counter(map("".join, of_one)) == {"a": 2, "b": 1, "c": 1}  # the last page holds what is left of c

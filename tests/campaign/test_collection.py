@@ -10,6 +10,7 @@ import pytest
 from books import assert_each_hit_is_there_once, server_rows
 from cli_kit import fails, ok
 from harvest_kit import in_pipeline
+from publish_kit import bill, kept_off
 from sqlalchemy import text as sql
 from world_kit import SANDBOX, copied_once, copy_of, make_world, run_propose, spoil
 
@@ -399,6 +400,20 @@ def test_the_writers_own_review_does_not_count(written):
             session.commit()
     assert set(states(written)) == {ItemState.OPEN}
     assert ask(written).counts["task"] == ["write"]
+
+
+def test_nobody_is_offered_only_texts_of_their_own_to_review(written):
+    """Nor a page that asks again for what was refused of them alone."""
+    with open_database(written.db_url, read_only=True) as session:
+        (writer,) = {spot.worker for spot in collection.spots(session, SANDBOX) if spot.worker}
+
+    lines = bill(written, CollectTexts(SANDBOX, "review"))
+    ask(written)
+
+    assert "1 HIT is not offered" in "\n".join(lines)
+    assert kept_off(written) == [{writer}]
+    in_pipeline(written, "UPDATE collection_answer SET text = 'too short'", "UPDATE hit SET state = 'closed'")
+    assert "1 HIT is not offered" in "\n".join(bill(written, CollectTexts(SANDBOX, "write")))
 
 
 def test_posting_that_died_is_completed_and_nothing_is_asked_twice(settings, monkeypatch):

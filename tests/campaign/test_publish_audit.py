@@ -16,6 +16,7 @@ import pytest
 from audit_kit import NOW
 from audit_kit import add_audit as store_audit
 from harvest_kit import in_pipeline
+from publish_kit import SamePeople
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
@@ -26,9 +27,6 @@ from mitl.campaign.publish import publish
 from mitl.campaign.validating import ValidatingClient, ValidatingTransport
 from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.crowd.context import open_context
-from mitl.crowd.endpoint import open_endpoint
-from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
-from mitl.datasets.scenes.truth import Truth
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
 from mitl.db.store import hits as hit_store
@@ -37,7 +35,7 @@ from mitl.errors import CrowdError
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
-from mitl.records import AuditPurpose, Direction, HitState, Label, PairRole
+from mitl.records import AuditPurpose, Direction, HitState, PairRole
 from mitl.records.frames import LABELS, MACHINE_LABELS, frame
 from mitl.settings import Settings, load
 from mitl.stages.analysing.analyse import analyse
@@ -103,41 +101,6 @@ def wanted(settings: Settings) -> dict[int, int]:
     with open_database(settings.db_url, read_only=True) as session:
         found = audits.wanted(session, SANDBOX)
         return dict(zip(found["pair"].tolist(), found["wanted"].tolist(), strict=True))
-
-
-class Crowd:
-    """The same people, careful ones, who answer whatever they are offered."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.people: list[str] = []
-
-    def join(self, n: int) -> None:
-        with open_endpoint(self.settings, SANDBOX) as endpoint:
-            self.people += [link.removeprefix(endpoint.url) for link in endpoint.invite(n)]
-
-    def work(self) -> int:
-        """Take what there is until nothing is left for any of them, and harvest it; HITs that were answered."""
-        with open_database(self.settings.db_url, read_only=True) as session:
-            hits = {hit.mturk_hit_id: hit.id for hit in hit_store.hits(session, SANDBOX)}
-            items = hit_store.hit_items(session, list(hits.values()))
-
-        def truth_of(hit: str) -> dict[int, Truth]:
-            no = PairRole.GOLD_NEGATIVE
-            return {
-                item.place: Truth(Label.NO if item.role is no else Label.YES, ()) for item in items[hits[hit]]
-            }
-
-        with open_endpoint(self.settings, SANDBOX) as endpoint:
-            workers = [
-                ScriptedWorker(endpoint.url + link, "careful", f"w{number}")
-                for number, link in enumerate(self.people)
-            ]
-            # By our own ids: the server's are random, and a careful worker fails one page in some hundred.
-            done = run_workers(workers, ScriptedWork(truth_of, seed=0, key_of=lambda hit: str(hits[hit])))
-        harvest(self.settings, SANDBOX)
-        settle(self.settings, SANDBOX)
-        return done.submitted
 
 
 def test_audit_questions_stand_among_candidates(settings):
@@ -332,7 +295,7 @@ def test_nobody_is_offered_a_page_of_an_audit_on_which_no_answer_of_theirs_count
     known = candidates(settings)[:5]
     drawn(settings, known, recheck=[True] * 5)
     first = run_publish(settings, drawn=True)
-    crowd = Crowd(settings)
+    crowd = SamePeople(settings)
     crowd.join(2)
     assert crowd.work() == 3
     assert set(wanted(settings).values()) == {1}

@@ -6,9 +6,9 @@ page looks, where questions and answers are stored, what an answer says and whet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypedDict, TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -139,6 +139,57 @@ class Leftover:
         return bool(self.hits or self.plans)
 
 
+WhoMet = Sequence[Sequence[frozenset[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What pages ask that people have answered before, and who is left to answer it."""
+
+    questions: int = 0
+    """They count from people alone who have not answered them."""
+    hits: int = 0
+    """That hold such questions."""
+    kept_off: int = 0
+    """Of these, HITs that somebody is not offered, because no answer of theirs would count there."""
+    people: int = 0
+    """Who have worked so far and may go on."""
+    left: int | None = None
+    """The fewest of them who have not answered such a question; None without one."""
+
+    @classmethod
+    def of(cls, who: WhoMet, people: Set[str]) -> Self:
+        """Of pages, with those who met their questions and those who have worked so far and may go on."""
+        asked = [workers for page in who for workers in page if workers]
+        if not asked:
+            return cls()
+        return cls(
+            len(asked),
+            hits=sum(map(any, who)),
+            kept_off=sum(bool(frozenset.intersection(*page)) for page in who if page),
+            people=len(people),
+            left=min(len(people - workers) for workers in asked),
+        )
+
+    @property
+    def words(self) -> str:
+        """For the bill."""
+        off = f"; {several(self.kept_off, 'HIT is', 'HITs are')} not offered to those who cannot help there"
+        return (
+            f"{several(self.questions, 'question')} on {several(self.hits, 'HIT')} can count only from somebody "
+            f"who has not answered before, for one of them from {self.left or 'none'} of the "
+            f"{several(self.people, 'person', 'people')} so far{off * bool(self.kept_off)}"
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where half of these people, or more, would be paid for nothing, or be offered nothing."""
+        if self.left is None or 2 * self.left > self.people:
+            return ()
+        more = "`mitl crowd invite`, more places on the panel; on MTurk others come by themselves"
+        return (f"{self.words}; let more people in first ({more}), or pages are paid in vain or wait",)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What would be posted: pages of a new batch and pages asked again, or what an interrupted run left."""
@@ -157,8 +208,7 @@ class Plan:
     """What earlier runs of the same words have out and the limit counts."""
     waits_for: str = ""
     """Why nothing new is planned for now; empty where nothing is awaited."""
-    warnings: tuple[str, ...] = ()
-    """What a person should know before it is posted."""
+    met: Met = Met()
 
     @property
     def pages(self) -> list[Sequence[Any]]:
@@ -177,14 +227,6 @@ class Plan:
     def n_hits(self) -> int:
         """HITs to post."""
         return len(self.fresh) + len(self.again) + len(self.left.hits)
-
-
-WhoMet = Sequence[Sequence[frozenset[str]]]
-
-
-def nobody_met(session: Session, environment: Environment, pages: Sequence[Sequence[Any]]) -> WhoMet:
-    """`CampaignKind.who_met` where every answer counts, whoever gives it."""
-    return [()] * len(pages)
 
 
 def leftover(

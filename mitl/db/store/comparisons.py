@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,6 +20,7 @@ from mitl.db.store.parses import Submissions
 from mitl.db.store.statements import (
     ARRIVAL,
     KEPT,
+    Wide,
     add_rows,
     at_place,
     query_by_worker,
@@ -98,11 +100,8 @@ def hits_to_replace(session: Session, environment: Environment) -> list[HitToRep
     wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())
     before = replaced_by(session)
     # HIT → the workers whose submissions count.
-    query = query_by_worker(environment, Assignment.hit_id, Assignment.worker_id).where(
-        Worker.excluded_at.is_(None), Assignment.decision.in_(KEPT)
-    )
     usable: dict[int, set[int]] = defaultdict(set)
-    for hit_id, worker in session.execute(query):
+    for hit_id, worker in session.execute(_counting(environment, Assignment.hit_id, Assignment.worker_id)):
         usable[hit_id].add(worker)
     replaced = []
     for hit in latest_hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS):
@@ -110,6 +109,22 @@ def hits_to_replace(session: Session, environment: Environment) -> list[HitToRep
         if (missing := wanted[hit.batch_id] - len(workers)) > 0:
             replaced.append(HitToReplace(hit, missing))
     return replaced
+
+
+def _counting(environment: Environment, *columns: Any) -> Wide:
+    return query_by_worker(environment, *columns).where(
+        Worker.excluded_at.is_(None), Assignment.decision.in_(KEPT)
+    )
+
+
+def answered(session: Session, environment: Environment) -> list[tuple[Comparison, str]]:
+    """What stands on pages of which submissions count, controls left out, with the worker's id on the requester API."""
+    query = (
+        _counting(environment, ComparisonRow, Worker.mturk_worker_id)
+        .join(ComparisonRow, ComparisonRow.hit_id == Assignment.hit_id)
+        .where(ComparisonRow.role == ComparisonRole.ASKED)
+    )
+    return [(record_of(row), worker) for row, worker in session.execute(query)]
 
 
 def asked(

@@ -16,13 +16,13 @@ from sqlalchemy.orm import Session
 
 from mitl.core.arrays import Flags, Ints, contains, distinct, pack_ids, pack_pairs, spans, unpack_pairs
 from mitl.core.pricing import LostPages
-from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow, Round
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow, Round, Worker
 from mitl.db.store import audits as audit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.commitments import SUBMITTED, paid_by
 from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hits_of, replaced_by
 from mitl.db.store.ledger import answer_tables
-from mitl.db.store.proposals import packed_rows, pairs_of_rows
+from mitl.db.store.proposals import known_pairs, packed_rows, pairs_of_rows
 from mitl.db.store.statements import (
     AT_PLACE,
     KEPT,
@@ -30,6 +30,7 @@ from mitl.db.store.statements import (
     numbers_among,
     query_hits,
     query_submissions,
+    rows_among,
 )
 from mitl.db.store.worker_tallies import Tallies, tallies_of
 from mitl.records import Environment, HitState, JournalState, JudgementSource, Label, Pair, PairRole
@@ -176,6 +177,31 @@ def usable_workers(session: Session, environment: Environment) -> dict[Pair, int
     """How many different workers have judged each pair usably; answers on controls do not count."""
     query = _usable(environment, _ASKED, func.count(Assignment.worker_id.distinct()))
     return {Pair(image, caption): count for image, caption, count in session.execute(query)}
+
+
+def answered_by(
+    session: Session, environment: Environment, pairs: Collection[Pair]
+) -> dict[Pair, frozenset[str]]:
+    """Those of these pairs that were judged usably where they were asked → the workers, by their ids on the requester
+    API: no further answer of theirs counts."""
+    if not pairs:
+        return {}
+    judged = distinct(tallies_of(session, environment).judged.astype(np.int64))
+    wanted = distinct(pack_pairs(pairs))
+    stored, rows = known_pairs(session, wanted, item_store.pair_sides(session))
+    answered = rows[contains(wanted, stored) & contains(judged, rows)].tolist()
+    query = (
+        query_submissions(environment, PairRow.left_id, PairRow.right_id, Worker.mturk_worker_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .join(HitItemRow, AT_PLACE)
+        .where(JudgementRow.usable.is_(True), HitItemRow.role.in_(_ASKED))
+    )
+    workers: dict[Pair, set[str]] = defaultdict(set)
+    for left, right, worker in rows_among(session, query, JudgementRow.pair_id, answered):
+        workers[Pair(left, right)].add(worker)
+    return {pair: frozenset(who) for pair, who in workers.items()}
 
 
 def own_answers(session: Session, environment: Environment) -> Ints:

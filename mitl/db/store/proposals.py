@@ -178,7 +178,7 @@ def _number_pairs(
 ) -> tuple[Ints, int]:
     """The row of each pair, (n,), and how many were inserted; only these are marked as proposed or not."""
     pairs = distinct(packed)
-    stored, rows = _known_pairs(session, pairs, sides)
+    stored, rows = known_pairs(session, pairs, sides)
     new = pairs[~contains(stored, pairs)]
     first = next_id(session, PairRow)
     if len(new):
@@ -200,8 +200,8 @@ _FEW = 50_000
 """Pairs that are looked for one by one rather than by a look at all."""
 
 
-def _known_pairs(session: Session, wanted: Ints, sides: tuple[int, int]) -> tuple[Ints, Ints]:
-    """Those that are there, packed and ascending, with their rows; of these pairs, or of all where these are many."""
+def known_pairs(session: Session, wanted: Ints, sides: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Those of these packed pairs that are there, ascending, with their rows; all pairs where these are many."""
     of_sides = f"p.left_side_id = {sides[0]} AND p.right_side_id = {sides[1]}"
     query = f"SELECT p.left_id, p.right_id, p.id FROM {{}} p WHERE {of_sides}"
     parts = [np.empty((3, 0), np.int64)]

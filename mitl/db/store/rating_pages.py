@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from sqlalchemy import ColumnElement, func, select
@@ -19,6 +20,8 @@ from mitl.db.store.statements import KEPT, add_rows, at_place, query_by_worker, 
 from mitl.records import Environment, HitState
 from mitl.records.questions import MOST_TRIES
 from mitl.records.similarity import SIMILARITY, GivenRating, Likeness, SimilarityQuestion, SimilarityRole
+
+T = TypeVar("T")
 
 TwoItems = tuple[int, int]
 """The numbers of a pair's items, left and right."""
@@ -110,39 +113,39 @@ def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[G
     }
 
 
-def usable_raters(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
-    """How many different workers have rated each pair usably; ratings of controls do not count."""
+def usable_raters(
+    session: Session, environment: Environment
+) -> dict[tuple[Likeness, TwoItems], frozenset[str]]:
+    """The workers, by their ids on the requester API, who have rated each pair usably; ratings of controls do not
+    count."""
     is_usable = Assignment.decision.in_(KEPT), SimilarityAnswer.score.is_not(None)
-    return _counted(session, environment, Assignment.worker_id, *is_usable)
+    return _given(session, environment, Worker.mturk_worker_id, *is_usable)
 
 
 def tries_in_vain(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
     """On how many HITs somebody skipped each pair or could not see it; a page that asks nothing else is rarely kept."""
-    return _counted(session, environment, Assignment.hit_id, SimilarityAnswer.score.is_(None))
+    hits = _given(session, environment, Assignment.hit_id, SimilarityAnswer.score.is_(None))
+    return {pair: len(tried) for pair, tried in hits.items()}
 
 
-def _counted(
+def _given(
     session: Session,
     environment: Environment,
-    counted: InstrumentedAttribute[int],
+    column: InstrumentedAttribute[T],
     *where: ColumnElement[bool],
-) -> dict[tuple[Likeness, TwoItems], int]:
+) -> dict[tuple[Likeness, TwoItems], frozenset[T]]:
     """Different values beside the answers on each pair for which this holds, those of excluded workers left out."""
     query = (
-        query_by_worker(
-            environment,
-            SimilarityItem.task,
-            PairRow.left_id,
-            PairRow.right_id,
-            func.count(counted.distinct()),
-        )
+        query_by_worker(environment, SimilarityItem.task, PairRow.left_id, PairRow.right_id, column)
         .join(SimilarityAnswer, SimilarityAnswer.assignment_id == Assignment.id)
         .join(SimilarityItem, at_place(SimilarityItem, SimilarityAnswer))
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .where(Worker.excluded_at.is_(None), SimilarityItem.role == SimilarityRole.ASKED, *where)
-        .group_by(SimilarityItem.task, PairRow.left_id, PairRow.right_id)
     )
-    return {(task, (left, right)): count for task, left, right, count in session.execute(query)}
+    given: dict[tuple[Likeness, TwoItems], set[T]] = defaultdict(set)
+    for task, left, right, value in session.execute(query):
+        given[task, (left, right)].add(value)
+    return {pair: frozenset(values) for pair, values in given.items()}
 
 
 def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]:
@@ -178,7 +181,7 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
         first = closed[before.get(hit.id, [hit.id])[-1]]
         lacks: dict[SimilarityQuestion, int] = {}
         for item in pages[first.id]:
-            missing = assignments[hit.batch_id] - raters.get((item.task, item.pair), 0)
+            missing = assignments[hit.batch_id] - len(raters.get((item.task, item.pair), ()))
             if item.role is SimilarityRole.ASKED and missing > 0 and (item.task, item.pair) not in taken:
                 lacks[item] = missing
         if lacks:

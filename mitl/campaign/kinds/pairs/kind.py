@@ -47,7 +47,7 @@ class PublishCounts(PostingCounts, total=False):
     overlap: Annotated[int, "pairs that a second worker is asked (`--overlap`)"]
     audit_questions: Annotated[int, "questions of an audit's random sample on the pages"]
     met_questions: Annotated[
-        int, "questions of audits that somebody has answered, so that they count from others alone"
+        int, "questions that somebody has answered, so that they count from others alone"
     ]
     met_hits: Annotated[int, "HITs that hold them"]
     hits_kept_off: Annotated[int, "of these, HITs kept from people of whom no answer there would count"]
@@ -139,8 +139,6 @@ class PairsKind:
                 f"{columns('audit', f'{plan.n_audit:,}')} questions of a random sample, which workers cannot tell from "
                 "candidates",
             )
-        if plan.met.questions:
-            lines.append(f"  {plan.met.words}")
         if plan.left_out:
             lines.append(f"  {plan.left_out}")
         if plan.out:

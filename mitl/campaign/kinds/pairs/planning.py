@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import ClassVar
 
@@ -21,7 +21,6 @@ from mitl.campaign.pilots import (
     within,
 )
 from mitl.core.arrays import unpack_pairs
-from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
@@ -102,45 +101,10 @@ class Campaign(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """What pages ask of audits that people have answered before, and who is left to answer it."""
-
-    questions: int = 0
-    """They count from people alone who have not answered them."""
-    hits: int = 0
-    """That hold such questions."""
-    kept_off: int = 0
-    """Of these, HITs that somebody is not offered, because no answer of theirs would count there."""
-    people: int = 0
-    """Who have worked so far and may go on."""
-    left: int | None = None
-    """The fewest of them who have not answered such a question; None without one."""
-
-    @property
-    def words(self) -> str:
-        """For the bill."""
-        off = f"; {several(self.kept_off, 'HIT is', 'HITs are')} not offered to those who cannot help there"
-        return (
-            f"{several(self.questions, 'audit question')} on {several(self.hits, 'HIT')} can count only from somebody "
-            f"who has not answered before, for one of them from {self.left or 'none'} of the "
-            f"{several(self.people, 'person', 'people')} so far{off * bool(self.kept_off)}"
-        )
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Where half of these people, or more, would be paid for nothing, or be offered nothing."""
-        if self.left is None or 2 * self.left > self.people:
-            return ()
-        more = "`mitl crowd invite`, more places on the panel; on MTurk others come by themselves"
-        return (f"{self.words}; let more people in first ({more}), or pages are paid in vain or wait",)
-
-
-@dataclass(frozen=True, slots=True)
 class PairsPlan(Plan):
     """What would be posted, with the pilots whose times price it."""
 
     pilots: tuple[PilotBatch, ...] = ()
-    met: Met = Met()
 
     @property
     def n_pairs(self) -> int:
@@ -187,36 +151,28 @@ def make_plan(session: Session, settings: Settings, request: Campaign, *, adopte
     )
     if waits:
         return PairsPlan(left=left, waits_for=waits, pilots=pilots)
-    plan = planned()
-    met = _met(session, request.environment, plan.pages)
-    return dataclasses.replace(plan, pilots=pilots, met=met, warnings=met.warnings)
+    return dataclasses.replace(planned(), pilots=pilots)
 
 
 def who_met(
     session: Session, environment: Environment, pages: Sequence[Sequence[HitItem]]
 ) -> list[list[frozenset[str]]]:
-    """See `CampaignKind.who_met`; only audits know whose further answers they do not count."""
+    """See `CampaignKind.who_met`: an audit counts one answer of a worker on a pair, and so does everything else."""
     met = audit_store.met(session, environment)
-    return [
-        [met.get((item.pair, item.role), frozenset()) for item in page if not item.role.is_gold]
-        for page in pages
-    ]
+    several = any(row.assignments > 1 for row in hit_store.batches(session, environment))
+    # What wants one answer is no candidate of a page that is still to be posted once it has one.
+    may_be_answered = open_work.ANSWERING if several else (PairRole.OVERLAP,)
+    asked = {item.pair for page in pages for item in page if item.role in may_be_answered}
+    answered = open_work.answered_by(session, environment, asked)
+
+    def of(item: HitItem) -> frozenset[str]:
+        before = answered.get(item.pair, _NOBODY) if item.role in may_be_answered else _NOBODY
+        return before | met.get((item.pair, item.role), _NOBODY)
+
+    return [[of(item) for item in page if not item.role.is_gold] for page in pages]
 
 
-def _met(session: Session, environment: Environment, pages: Sequence[Sequence[HitItem]]) -> Met:
-    who = who_met(session, environment, pages)
-    asked = [workers for page in who for workers in page if workers]
-    if not asked:
-        return Met()
-    loads = answer_store.worker_loads(session, environment)
-    people = {load.worker for load in loads if not (load.excluded or load.capped)}
-    return Met(
-        len(asked),
-        hits=sum(map(any, who)),
-        kept_off=sum(bool(frozenset.intersection(*page)) for page in who),
-        people=len(people),
-        left=min(len(people - workers) for workers in asked),
-    )
+_NOBODY = frozenset[str]()
 
 
 def _candidates(session: Session, request: Campaign) -> tuple[list[Pair], list[Pair]]:
@@ -289,7 +245,10 @@ def _open_plan(
         return PairsPlan(n_held_back=n_held_back, left_out=left_out, out=out, waits_for=why)
     from mitl.campaign.kinds.pairs.controls import draw_controls  # which loads pandas and scipy
 
-    now = dataclasses.replace(now, again=to_replace, disputed=disputed)
+    further = [HitItem(place, pair, PairRole.OVERLAP) for place, pair in enumerate(disputed, 1)]
+    (who,) = who_met(session, environment, [further])
+    met = dict(zip(disputed, who, strict=True))
+    now = dataclasses.replace(now, again=to_replace, disputed=disputed, met=met)
     before = hit_store.hit_items(session, [lost.hit.id for lost in to_replace])
     try:
         golds = draw_controls(session, settings, environment, n_pages)
@@ -329,6 +288,8 @@ class _Questions:
     """Those that hold a pair drawn for machine labels come first."""
     disputed: Mapping[Pair, int]
     """Pairs that are to be asked of so many further workers: of the sample for machine labels, then those in doubt."""
+    met: Mapping[Pair, Set[str]] = field(default_factory=dict)
+    """Of these, who has answered them, once it is known which are asked."""
 
     def within(self, most: int) -> _Questions:
         """The first so many: what was drawn for labels, then the others in the proportion in which they wait."""
@@ -466,7 +427,7 @@ def _packed(
     ]
     fresh = pack(what.pairs, *turned(len(again)), seed=seed, audits=what.audits)
     fresh += pack_overlap(fresh, *turned(len(again)), share=overlap, seed=seed)
-    return again, fresh + pack_again(what.disputed, fresh, *turned(len(again)), seed=seed)
+    return again, fresh + pack_again(what.disputed, fresh, *turned(len(again)), seed=seed, met=what.met)
 
 
 def _replacement(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,13 +16,13 @@ from mitl.campaign.kinds.protocol import (
     PostingCounts,
     Replacement,
     Shown,
+    WhoMet,
     Wording,
     WorkingTime,
     again_lines,
     columns,
     dry_keys,
     leftover,
-    nobody_met,
     plans_out,
     posted_keys,
     spread,
@@ -97,10 +98,7 @@ def make_plan(
     n_systems = len(chosen.systems)
     n_alike = len(chosen.queries) * (n_systems * (n_systems - 1) // 2) - len(met)
     before = comparison_store.asked(session, environment)
-    asked = {
-        _key(item.direction, item.query_id, (item.left, item.left_items), (item.right, item.right_items))
-        for item in before
-    }
+    asked = {_key_of(item) for item in before}
     still = [
         new
         for new in met
@@ -162,6 +160,10 @@ def _key(direction: Direction, query_id: int, *sides: tuple[str, tuple[int, ...]
     return direction, query_id, frozenset(sides)
 
 
+def _key_of(item: Comparison) -> Key:
+    return _key(item.direction, item.query_id, (item.left, item.left_items), (item.right, item.right_items))
+
+
 CONTROL_FAILED = "comparison_control_failed"
 CONTROL_MISSING = "comparison_control_missing"
 NO_ANSWER = "no_preference"
@@ -197,7 +199,6 @@ class RankingsKind:
     choices = tuple(Preference)
     dry_keys = dry_keys("systems", "hits", "comparisons", "alike")
     posted_keys = posted_keys("systems", "comparisons", "alike")
-    who_met = staticmethod(nobody_met)
     plan = staticmethod(make_plan)
     to_replace = staticmethod(comparison_store.hits_to_replace)
     add_items = staticmethod(comparison_store.add_items)
@@ -205,6 +206,16 @@ class RankingsKind:
     submissions = comparison_store.STORED
     parse = parse_comparisons
     set_parses = comparison_store.STORED.set_parses
+
+    def who_met(
+        self, session: Session, environment: Environment, pages: Sequence[Sequence[Comparison]]
+    ) -> WhoMet:
+        """See `CampaignKind`: a page counts once for each worker."""
+        met: dict[Key, set[str]] = defaultdict(set)
+        for item, worker in comparison_store.answered(session, environment):
+            met[_key_of(item)].add(worker)
+        asked = ComparisonRole.ASKED
+        return [[frozenset(met[_key_of(item)]) for item in page if item.role is asked] for page in pages]
 
     def estimate(self, template: HitTemplate, plan: StudyPlan) -> WorkingTime:
         """By the wording's seconds for each comparison of the fullest page; the batch keeps it."""

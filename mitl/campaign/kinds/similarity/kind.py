@@ -13,12 +13,12 @@ from mitl.campaign.kinds.protocol import (
     HeldTo,
     PostingCounts,
     Shown,
+    WhoMet,
     Wording,
     WorkingTime,
     again_lines,
     columns,
     dry_keys,
-    nobody_met,
     posted_keys,
     spread,
 )
@@ -68,7 +68,6 @@ class SimilarityKind:
     choices: tuple[str, ...] = ()
     dry_keys = dry_keys("task", "hits", "pairs", "controls")
     posted_keys = posted_keys("task", "pairs", "controls", pilots=True)
-    who_met = staticmethod(nobody_met)
     plan = staticmethod(make_plan)
     add_items = staticmethod(rating_pages.add_items)
     items = staticmethod(rating_pages.questions)
@@ -80,6 +79,16 @@ class SimilarityKind:
     def estimate(self, template: HitTemplate, plan: RatingPlan) -> WorkingTime:
         """By the times of the task's latest pilot, else by the wording's seconds; the batch keeps it."""
         return dataclasses.replace(estimate_of(plan.pilots, template, plan.per_hit), is_kept=True)
+
+    def who_met(
+        self, session: Session, environment: Environment, pages: Sequence[Sequence[SimilarityQuestion]]
+    ) -> WhoMet:
+        """See `CampaignKind`: a pair's raters are different people."""
+        raters, asked = rating_pages.usable_raters(session, environment), SimilarityRole.ASKED
+        return [
+            [raters.get((item.task, item.pair), frozenset()) for item in page if item.role is asked]
+            for page in pages
+        ]
 
     def to_replace(self, session: Session, environment: Environment) -> list[HitToReplace]:
         """Closed HITs of which pairs lack raters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -13,19 +14,19 @@ from mitl.campaign.kinds.protocol import (
     HeldTo,
     PostingCounts,
     Shown,
+    WhoMet,
     Wording,
     WorkingTime,
     again_lines,
     columns,
     dry_keys,
-    nobody_met,
     posted_keys,
     spread,
 )
 from mitl.campaign.kinds.texts.answers import NO_ANSWER, check_controls, normalised, parse_texts
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, render_texts
 from mitl.campaign.kinds.texts.planning import PER_HIT, CollectTexts, TextPlan, make_plan
-from mitl.campaign.kinds.texts.standing import ItemState, faults_of, standing, tally
+from mitl.campaign.kinds.texts.standing import COLLECTS, ItemState, faults_of, standing, tally
 from mitl.db.store import collection as collection_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -62,7 +63,6 @@ class TextsKind:
     choices = tuple(Outcome)
     dry_keys = dry_keys("task", "hits", "items", "controls")
     posted_keys = posted_keys("task", "items", "controls")
-    who_met = staticmethod(nobody_met)
     plan = staticmethod(make_plan)
     add_items = staticmethod(collection_store.add_items)
     items = staticmethod(collection_store.questions)
@@ -70,6 +70,28 @@ class TextsKind:
     submissions = collection_store.STORED
     parse = parse_texts
     set_parses = staticmethod(collection_store.set_parses)
+
+    def who_met(
+        self, session: Session, environment: Environment, pages: Sequence[Sequence[CollectionQuestion]]
+    ) -> WhoMet:
+        """See `CampaignKind`: nobody reviews what they gave, nor tries again what was refused."""
+        given = [
+            spot
+            for spot in collection_store.spots(session, environment)
+            if spot.counts and spot.role in COLLECTS and spot.outcome is Outcome.ANSWERED
+        ]
+        giver = {spot.answer: frozenset({spot.worker}) for spot in given}
+        tried: dict[tuple[bool, int | None], set[str]] = defaultdict(set)
+        for spot in given:
+            tried[spot.is_image, spot.item].add(spot.worker)
+
+        def of(item: CollectionQuestion) -> frozenset[str]:
+            if item.role is CollectionRole.REVIEW:
+                return giver.get(item.reviewed, frozenset())
+            is_image = item.role is CollectionRole.WRITE
+            return frozenset(tried[is_image, item.image if is_image else item.caption])
+
+        return [[of(item) for item in page if item.role is not CollectionRole.CONTROL] for page in pages]
 
     def tallied(self, session: Session, environment: Environment) -> dict[str, int]:
         """How many items stand where, and how many texts wait."""
