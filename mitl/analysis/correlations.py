@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mitl.analysis.diversity import tau_b_table
 from mitl.analysis.records import Correlations, Matrix
 from mitl.core.statistics import ranked_alike
+from mitl.datasets.files import refuse_separators
 from mitl.errors import MetricError
 
 Scores = NDArray[np.float64]
@@ -108,6 +109,7 @@ def read_scores(path: Path) -> ScoreTable:
     except (UnicodeDecodeError, csv.Error) as error:
         raise MetricError(f"{str(path)!r} is not a CSV in UTF-8: {error}") from error
     heading = [cell.strip() for cell in rows[0][1]] if rows else []
+    refuse_separators(path, heading)
     _check_heading(heading, path)
     return _table(heading, rows[1:], path)
 

@@ -230,22 +230,27 @@ def _count_for_status(settings: Settings) -> None:
         logger.debug("where the project stands could not be counted", exc_info=True)
 
 
+def typed(context: click.Context) -> list[click.Parameter]:
+    """The options and arguments that stand on the command line."""
+    return [
+        parameter
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
+
+
 def _refuse_options_before(subcommand: str, context: click.Context) -> None:
-    sources = (context.get_parameter_source(str(parameter.name)) for parameter in context.command.params)
-    if any(source is click.core.ParameterSource.COMMANDLINE for source in sources):
+    if typed(context):
         path = context.command_path
         raise UsageError(f"options stand after the subcommand: {path} {subcommand} [OPTIONS]")
 
 
 def refuse_beside(why: str, *followed: str) -> None:
     """UsageError for options on the command line besides these and the common ones: they could not be followed."""
-    context = click.get_current_context()
     options = [
         parameter.opts[0]
-        for parameter in context.command.params
-        if not isinstance(parameter, CommonOption)
-        and parameter.name not in followed
-        and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
+        for parameter in typed(click.get_current_context())
+        if not isinstance(parameter, CommonOption) and parameter.name not in followed
     ]
     if options:
         them = "it" if len(options) == 1 else "them"
@@ -328,7 +333,9 @@ SHARE = Number(0, 1, min_open=True, max_open=True)
 SECONDS = Number(0, 604_800, min_open=True)
 """To wait, a week at most: systems refuse to sleep for ages."""
 DOLLARS = Dollars()
-YES_TOTAL = click.option("--yes-total", type=DOLLARS, help="On live: the exact total, instead of typing it.")
+YES_TOTAL = click.option(
+    "--yes-total", type=DOLLARS, help="On live: the exact total, fees included, instead of typing it."
+)
 
 
 def total_confirmed(

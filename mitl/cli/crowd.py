@@ -51,9 +51,6 @@ def _until(text: str) -> dt.timedelta | None:
     return end - dt.datetime.now(dt.UTC)
 
 
-LIFETIME = Lifetime()
-
-
 @click.command("serve", cls=Command)
 @click.option(
     "--host",
@@ -156,7 +153,7 @@ def crowd() -> None:
 @click.option(
     "--expires",
     "lasts",
-    type=LIFETIME,
+    type=Lifetime(),
     metavar="WHEN",
     help="When links end: 12h, 30d or a date as 2027-01-31 [default: 30d].",
 )

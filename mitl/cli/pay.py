@@ -87,11 +87,7 @@ def top_up(
 @environment_options
 @click.option("--amount", type=DOLLARS, required=True, help="Amount that the worker gets.")
 @click.option("--reason", required=True, help="Why, in a sentence; the worker reads it.")
-@click.option(
-    "--yes-total",
-    type=DOLLARS,
-    help="On live: the exact total, fee included, instead of typing it.",
-)
+@YES_TOTAL
 @endpoint_option
 @common
 def compensate(

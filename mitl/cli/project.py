@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from annotators.catalog import world_annotators
 from mitl.cli import Command
-from mitl.cli.app import PLACE, App, Number, common
+from mitl.cli.app import PLACE, App, Number, common, typed
 from mitl.errors import UsageError
 from mitl.records.results import printed_by
 from mitl.stages.setup.loading import KINDS, WORLDS
@@ -186,20 +186,18 @@ def _is_to_keep(option: str, url: str) -> bool:
     """Whether it is a server's URL given as an option, which later commands have to find, and holds no password."""
     from sqlalchemy.engine import make_url
 
-    source = click.get_current_context().get_parameter_source(option)
     parsed = make_url(url)
-    if source is not click.core.ParameterSource.COMMANDLINE or parsed.get_backend_name() == "sqlite":
+    names = [parameter.name for parameter in typed(click.get_current_context())]
+    if option not in names or parsed.get_backend_name() == "sqlite":
         return False
     return not (parsed.password or "password" in parsed.query)
 
 
 def _refuse_unused(kind: str) -> None:
     """UsageError for an option that data sets of this kind have no use for."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
+    for parameter in typed(click.get_current_context()):
         name = str(parameter.name)
-        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and kind not in USED_BY.get(name, (kind,)):
+        if kind not in USED_BY.get(name, (kind,)):
             *first, last = USED_BY[name]
             kinds = f"{', '.join(first)} and {last}" if first else last
             then = "say how many with --n-images" if (kind, name) == ("scenes", "images") else "leave it out"

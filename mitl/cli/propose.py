@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, PLACE, App, common, environment_options
+from mitl.cli.app import DOLLARS, PLACE, App, common, environment_options, typed
 from mitl.errors import UsageError
 from mitl.records import StageResult
 from mitl.settings import BACKENDS, ENGINES, Settings
@@ -146,17 +146,15 @@ _ONLY_PROPOSING = (
     "ray_address",
 )
 _QUERIES = ("image_queries", "caption_queries")
-_ONLY_CRISSCROSS = (
+_OF_CRISSCROSS = (
     "phase",
     "text_encoders",
     "image_encoders",
     "neighbours",
     "candidates",
     "min_ratings",
-    "environment",
 )
-_SEVERAL = ("annotators", "text_encoders", "image_encoders")
-"""Options that may be repeated, each for one."""
+_ONLY_CRISSCROSS = (*_OF_CRISSCROSS, "sandbox", "live")
 _ONLY_ESTIMATING = ("estimate_images", "estimate_captions", "hardware", "machines", "price_per_hour")
 
 
@@ -164,14 +162,11 @@ Given = Mapping[str, Any]
 """The options as they were given."""
 
 
-def _refuse(given: Given, names: Sequence[str], why: str) -> None:
+def _refuse(names: Sequence[str], why: str) -> None:
     """A usage error for an option that would do nothing."""
-    for name in names:
-        value = given[name]
-        if value is not None and value is not False and value != ():
-            spelled = str(value) if name == "environment" else name
-            option = spelled.removesuffix("s") if name in _SEVERAL else spelled
-            raise UsageError(f"--{option.replace('_', '-')} {why}")
+    for parameter in typed(click.get_current_context()):
+        if parameter.name in names:
+            raise UsageError(f"{parameter.opts[0]} {why}")
 
 
 def _or_set(given: Given, settings: Settings, *names: str) -> dict[str, Any]:
@@ -184,8 +179,8 @@ def _propose(app: App, given: Given) -> None:
     from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 
     settings = app.settings
-    _refuse(given, _ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
-    _refuse(given, _ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
+    _refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
+    _refuse(_ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
     engine = given["engine"] or settings.engine
     if given["ray_address"] and engine != "ray":
         raise UsageError(f"--ray-address is for --engine ray, but the engine is {engine!r}")
@@ -210,14 +205,14 @@ def _crisscross(app: App, given: Given) -> None:
     from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
 
     of_top_k = [name for name in ("annotators", *_ONLY_PROPOSING, *_QUERIES) if name != "backend"]
-    _refuse(given, of_top_k, "is for --scheme top-k; crisscross compares all items of a side with each other")
+    _refuse(of_top_k, "is for --scheme top-k; crisscross compares all items of a side with each other")
     _refuse(
-        given,
         ("estimate", *_ONLY_ESTIMATING),
         "is for --scheme top-k; crisscross encodes each item once by each encoder and has no estimate",
     )
     options = CrisscrossOptions(
-        **{name: given[name] for name in _ONLY_CRISSCROSS}, backend=given["backend"] or app.settings.backend
+        **{name: given[name] for name in (*_OF_CRISSCROSS, "environment")},
+        backend=given["backend"] or app.settings.backend,
     )
     app.finish(crisscross(app.settings, options, progress=app.progress))
 
@@ -225,8 +220,8 @@ def _crisscross(app: App, given: Given) -> None:
 def _estimate(app: App, given: Given) -> None:
     from mitl.stages.proposing.estimate import EstimateOptions, estimate_proposing
 
-    _refuse(given, _ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
-    _refuse(given, _ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
+    _refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
+    _refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
     options = EstimateOptions(
         images=given["estimate_images"],
         captions=given["estimate_captions"],

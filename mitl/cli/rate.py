@@ -84,6 +84,15 @@ def publish_command(
     posting.post(app, request)
 
 
+_method_option = click.option(
+    "--method",
+    type=click.Choice(["mean", "trimmed", "standardised", "model"]),
+    default="mean",
+    help="How to combine ratings: their mean; the mean of the middle three of five; ratings standardised by "
+    "rater; or a model of raters' offsets and scales.",
+)
+
+
 @command.command("scores")
 @environment_options
 @click.option(
@@ -93,13 +102,7 @@ def publish_command(
     multiple=True,
     help="Score only this task: two texts, two images, or an image and a text; repeatable [default: all three].",
 )
-@click.option(
-    "--method",
-    type=click.Choice(["mean", "trimmed", "standardised", "model"]),
-    default="mean",
-    help="How to combine ratings: their mean; the mean of the middle three of five; ratings standardised by "
-    "rater; or a model of raters' offsets and scales.",
-)
+@_method_option
 @click.option("--min-ratings", type=click.IntRange(min=1), default=5, help="List pairs with fewer ratings.")
 @click.option(
     "--csv",
@@ -142,12 +145,7 @@ def scores_command(
 @click.option("--out", type=PLACE, required=True, help="Folder of the release.")
 @click.option("--name", help="Name of the release [default: the folder's].")
 @click.option("--split", default="test", metavar="NAME", help="Split in the file names, as in sts_test.csv.")
-@click.option(
-    "--method",
-    type=click.Choice(["mean", "trimmed", "standardised", "model"]),
-    default="mean",
-    help="How to combine ratings; see `mitl rate scores`.",
-)
+@_method_option
 @click.option(
     "--min-ratings",
     type=click.IntRange(min=1),

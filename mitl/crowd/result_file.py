@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitl.datasets.files import readable
+from mitl.datasets.files import readable, refuse_separators
 from mitl.errors import DatasetError
 from mitl.protocol.answer_xml import answers_xml
 
@@ -64,6 +64,7 @@ def read_result_file(path: Path) -> ResultFile:
     text, encoding = _decoded(data, path)
     header, *rows = _records(text, path) or [ResultRow(1, ())]
     columns = header.cells
+    refuse_separators(path, columns)
     if not any(column.strip() for column in columns):
         raise DatasetError(f"{str(path)!r} has no header; it should hold {WHAT}")
     twice = [column for column, count in Counter(columns).items() if count > 1 and column]

@@ -114,10 +114,7 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
         with readable(path, what), path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True, delimiter=delimiter)
             header = list(reader.fieldnames or ())
-            if header and header[0].lower().startswith("sep="):
-                raise DatasetError(
-                    f"the first line of {str(path)!r} tells Excel how cells are separated; delete that line"
-                )
+            refuse_separators(path, header)
             other = next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
             if other is not None and delimiter == ",":
                 raise DatasetError(
@@ -144,6 +141,14 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
             f"closed, or not doubled?); it should hold {what}"
         ) from error
     return header, rows
+
+
+def refuse_separators(path: Path, first: Sequence[str]) -> None:
+    """DatasetError where the first row of a table is no header, but the line that Excel takes its separator from."""
+    if first and first[0].lower().startswith("sep="):
+        raise DatasetError(
+            f"the first line of {str(path)!r} tells Excel how cells are separated; delete that line"
+        )
 
 
 def refuse_doubled(path: Path, header: Sequence[str]) -> None:

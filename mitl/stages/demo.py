@@ -232,14 +232,13 @@ def work(
     Args:
         posts: command → what posts.
     """
-    sandbox = Environment.SANDBOX
     commands: dict[str, Callable[[], StageResult]] = {
         **posts,
         f"simulate --workers {population}": partial(
-            simulate, settings, sandbox, population=population, progress=progress
+            simulate, settings, SANDBOX, population=population, progress=progress
         ),
-        "harvest": partial(harvest, settings, sandbox, progress=progress),
-        "review settle": partial(settle, settings, sandbox, progress=progress),
+        "harvest": partial(harvest, settings, SANDBOX, progress=progress),
+        "review settle": partial(settle, settings, SANDBOX, progress=progress),
     }
     for _ in range(most):
         results = [steps.run(command, step) for command, step in commands.items()]

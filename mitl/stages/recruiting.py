@@ -136,7 +136,8 @@ def _warnings(panel: PanelRow, study: StudyRow | None, base_url: str | None) -> 
     warnings += _same_codes(panel)
     if study is None or not study.consent:
         warnings.append(
-            f"nobody is asked to consent on {panel.environment}; set the study's text with `mitl crowd study`"
+            f"nobody is asked to consent on {panel.environment}; set the study's text with `mitl crowd study "
+            f"--{panel.environment}`"
         )
     return tuple(warnings)
 

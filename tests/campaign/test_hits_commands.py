@@ -592,7 +592,7 @@ def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):
     assert "can no longer be taken" in ok("hits", "expire", "b1").out
     assert "nothing to do" in ok("hits", "expire", "--all").out
     kept = ok("hits", "delete", "--all").out
-    assert "left: 3 HITs" in kept and "mitl hits expire --all, then" in kept
+    assert "left: 3 HITs" in kept and "mitl hits expire --all --sandbox, then" in kept
     assert "batches by name" in mitl("hits", "expire").error
     assert "batches by name" in mitl("hits", "delete", "b1", "--all").error
     assert "no batch 'b2'" in mitl("hits", "expire", "b2").error

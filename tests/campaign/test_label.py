@@ -303,6 +303,17 @@ def test_a_file_of_scores_that_does_not_fit_is_refused(project: Settings, tmp_pa
         assert not len(audits.machine_labels(context.session, SANDBOX))
 
 
+def test_yes_and_no_are_no_probabilities(project: Settings, tmp_path: Path) -> None:
+    """Parquet has columns of them, which would count as 1 and 0."""
+    table = pd.read_csv(write_table(project, tmp_path / "mine.csv"))
+    table["probability"] = table["probability"] > 0.5
+    table.to_parquet(tmp_path / "mine.parquet")
+
+    failed = label(project, "--scores", str(tmp_path / "mine.parquet"))
+
+    assert f"holds the probability '{table['probability'][0]}'; each is a number" in failed.error
+
+
 def test_a_table_that_lacks_a_column_says_what_it_wants(project: Settings, tmp_path: Path) -> None:
     """In words that are a sentence."""
     table = tmp_path / "mine.csv"

@@ -10,7 +10,7 @@ from mitl.campaign.kinds.rankings.kind import check_comparisons
 from mitl.campaign.kinds.rankings.scores import read_counts, score_counts
 from mitl.crowd.answers import parse_comparisons
 from mitl.crowd.populations import CHARACTERS, ListTruth, PlayedHit, answer_comparisons
-from mitl.errors import AnswerError, MetricError, UsageError
+from mitl.errors import AnswerError, DatasetError, MetricError, UsageError
 from mitl.protocol.answer_xml import answers_xml
 from mitl.records import ComparisonAnswer, Label, Outcome, Preference
 from mitl.records.questions import TEXT
@@ -133,6 +133,7 @@ def test_characters_err_as_often_as_their_name_says():
     ("table", "message"),
     [
         ("", "names nothing across and nothing down"),
+        ("sep=;\n;A;B\nA;0;1\nB;1;0\n", "tells Excel how cells are separated; delete that line"),
         (",A,B\nB,0,1\nA,1,0\n", "names A, B across and B, A down"),
         (",A,B\nA,0\nB,1,0\n", "row 'A' of .* has 1 counts, not 2"),
         (",A,B\nA,0,-1\nB,1,0\n", "'A' over 'B' in .* is '-1', but counts are 0, 1, 2"),
@@ -142,7 +143,7 @@ def test_characters_err_as_often_as_their_name_says():
 def test_a_file_that_is_no_table_of_counts_is_one_line(tmp_path, table, message):
     """Names, rows and numbers."""
     (tmp_path / "counts.csv").write_text(table)
-    with pytest.raises(MetricError, match=message) as caught:
+    with pytest.raises((DatasetError, MetricError), match=message) as caught:
         read_counts(tmp_path / "counts.csv")
     assert "\n" not in str(caught.value)
 

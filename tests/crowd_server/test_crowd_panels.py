@@ -755,6 +755,7 @@ def test_the_printed_link_is_the_one_that_works(crowd, hit_type, tmp_path):
     page = worker.browser.get(link.replace("{{%SESSION_ID%}}", "se"))
 
     assert any("not https" in warning for warning in made["warnings"])
+    assert any("with `mitl crowd study --sandbox`" in warning for warning in made["warnings"])
     assert "next" not in made  # the server runs; it is to be started where none answers
     assert task_of(worker, page).submit(p01_label="yes").status_code == 200
     assert "https://app.prolific.com/submissions/complete?cc=C1" in worker.get("/w").text

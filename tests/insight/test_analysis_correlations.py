@@ -145,6 +145,7 @@ def test_a_model_without_a_score_is_left_out_of_that_metric_alone(tmp_path):
     ("text", "message"),
     [
         ("", "the heading of 'scores.csv' is nothing; it should name a column 'model' and metrics"),
+        ("sep=;\nmodel;R@1\na;1\n", "tells Excel how cells are separated; delete that line"),
         ("name,R@1\na,1\n", "is 'name', 'R@1'; it should name a column 'model'"),
         ("model\na\n", "'scores.csv' holds no metric"),
         ("model,R@1,R@1\na,1,2\n", "has the column 'R@1' twice"),

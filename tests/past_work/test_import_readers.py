@@ -149,6 +149,7 @@ def test_files_of_other_encodings_are_read(tmp_path):
     [
         (b"", "no header"),
         (b"\n\n", "no header"),
+        (b"sep=;\na;b\n1;2\n", "tells Excel how cells are separated; delete that line"),
         (b"a,b\n1,2,3\n", "line 2 .* has 3 cells, but the header names 2 columns"),
         (b'a,b\n"x"y,2\n', "line 2 .* is not a CSV"),
         (b"a,a\n1,2\n", "has the column 'a' twice"),

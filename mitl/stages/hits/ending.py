@@ -186,6 +186,7 @@ def delete(
             refusals=refusals,
         )
         require_none_refused(refusals)
+        here = named(scope.context.session, scope.context.environment)
     lines = [
         f"{several(deleted, 'HIT')} deleted on the server; their answers and payments stay here"
         if deleted
@@ -199,7 +200,7 @@ def delete(
         lines.append(
             f"left: {several(held, 'HIT')} with a rejection that can still be reversed, but not after deletion"
         )
-    words = "--orphans" if orphans else " ".join(batches) or "--all"
+    words = " ".join(batches) or f"{'--orphans' if orphans else '--all'} --{scope.context.environment}"
     counts: DeleteCounts = {
         "environment": scope.context.environment.value,
         "deleted": deleted,
@@ -211,7 +212,9 @@ def delete(
         counts=counts,
         warnings=scope.sweep.warnings,
         lines=tuple(lines),
-        next=f"mitl hits expire {words}, then mitl harvest and mitl review" if undecided else "mitl status",
+        next=f"mitl hits expire {words}, then mitl harvest{here} and mitl review{here}"
+        if undecided
+        else f"mitl status{here}",
     )
 
 

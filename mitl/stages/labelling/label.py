@@ -430,6 +430,7 @@ def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFr
         ids.append(np.asarray(numbers, np.int64))
     probability = pd.to_numeric(rows["probability"], errors="coerce").to_numpy(np.float64)
     wrong = ~((probability >= 0) & (probability <= 1))
+    wrong |= [isinstance(cell, bool) for cell in rows["probability"]]  # of Parquet
     if wrong.any():
         worst = rows["probability"].iloc[int(wrong.argmax())]
         raise DatasetError(

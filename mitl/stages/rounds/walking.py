@@ -136,7 +136,7 @@ def run_rounds(
                 return _result(settings, environment, row, waits, closed)
             closed.append(row.number)
             if wish is None or of.turn >= wish.turns:
-                following = "mitl build-dataset --out DIR, or mitl round next"
+                following = f"mitl build-dataset --out DIR, or mitl round next --{environment.value}"
                 return _result(settings, environment, row, None, closed, following)
             turn, row = of.turn + 1, None
 
@@ -164,7 +164,8 @@ def close(settings: Settings, environment: Environment | None, talk: Talk) -> St
         if RoundStep.HARVEST not in done:  # an interrupted try has told what it came to
             _ended(turn, RoundStep.HARVEST, {"unanswered": missing})
         _walk(turn)
-        return _result(settings, chosen, row, None, [row.number], "mitl round next, or mitl build-dataset")
+        following = f"mitl round next --{chosen.value}, or mitl build-dataset --out DIR"
+        return _result(settings, chosen, row, None, [row.number], following)
 
 
 def rollback(settings: Settings, environment: Environment | None, number: int | None = None) -> StageResult:

@@ -26,6 +26,7 @@ from mitl.core.arrays import Floats
 from mitl.core.formats import csv_bytes, percent
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import open_context
+from mitl.datasets.files import refuse_separators
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
@@ -360,6 +361,7 @@ def read_counts(path: Path) -> tuple[list[str], Floats]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
         raise MetricError(f"cannot read {str(path)!r}: {reason}; {layout}") from error
+    refuse_separators(path, rows[0] if rows else ())
     names = [cell.strip() for cell in rows[0][1:]] if rows else []
     down = [row[0].strip() for row in rows[1:]]
     if len(names) < 2 or down != names or len(set(names)) != len(names):
