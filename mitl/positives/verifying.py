@@ -49,8 +49,8 @@ class Verification:
     name: str
     made_by: str
     """The version that made it."""
-    files: int
-    """Of the manifest, checked by their hashes."""
+    manifest: Mapping[str, Any]
+    """What was read once: its ``files`` are those that were checked by their hashes."""
     differences: tuple[str, ...]
     """A line each; empty where everything holds."""
     audited: int = 0
@@ -71,7 +71,7 @@ def verify_release(folder: Path) -> Verification:
     made_by = str(_part(manifest, "versions").get("mitl", "unknown"))
     assert isinstance(files, dict)
     if changed := tuple(_changed(folder, files)):
-        return Verification(name, made_by, len(files), changed)
+        return Verification(name, made_by, manifest, changed)
     audit = read_audit(folder, manifest)
     if audit is None:
         differences = []
@@ -81,7 +81,7 @@ def verify_release(folder: Path) -> Verification:
             differences += _lists(folder, manifest, _table(folder, manifest, "positives", _PAIR))
             differences += _counts(folder, manifest)
         differences += _described(folder, manifest)
-        return Verification(name, made_by, len(files), tuple(differences))
+        return Verification(name, made_by, manifest, tuple(differences))
     tables = {name: _table(folder, manifest, name, columns) for name, columns in _READ.items()}
     differences = [
         *_lists(folder, manifest, tables["positives"]),
@@ -101,7 +101,7 @@ def verify_release(folder: Path) -> Verification:
         differences += _documents(folder, manifest, audit, certificate, _by_audit(tables["positives"]))
     differences += _described(folder, manifest)
     counted = len(audit.audited), len(audit.answers)
-    return Verification(name, made_by, len(files), tuple(differences), *counted, certificate)
+    return Verification(name, made_by, manifest, tuple(differences), *counted, certificate)
 
 
 _TEXTS = pa.list_(pa.string())

@@ -112,6 +112,39 @@ def test_labels_under_a_bound_ask_for_more_than_thresholds_that_are_known(fronti
     )
 
 
+def test_labels_under_a_loose_bound_are_what_two_kinds_of_pairs_give() -> None:
+    """1,000 open pairs at 98 % and 9,000 at 1 %: nine tenths of either are labelled, the sample being the rest."""
+    no_answers = ResampledEstimate(0.9, 0.9, 0.9)
+    of = Frontier(
+        np.array([1000.0, 9000.0]), np.tile([0.98, 0.01], (3, 1)), no_answers, answered=60, known=50
+    )
+    found = of.labelling(1000, Tolerance(0.5, 0.05))
+    assert found is not None
+
+    lost, let_in, kept = 0.9 * 90, 0.9 * 20, 50 + 980 + 90 - 0.9 * 90
+    assert found.labelled == pytest.approx(0.9)
+    assert found.recall.value == pytest.approx(kept / (kept + lost))
+    assert found.wrong.value == pytest.approx(let_in / kept)
+    contradicted = 0.1 * (20 + 90)  # sampled pairs on which two more people answer
+    assert found.people.value == pytest.approx(10_000 - 9_000 + 2 * contradicted)
+
+
+def test_every_further_answer_keeps_a_little_more() -> None:
+    """Within a step of the recalls that are looked at, too."""
+    no_answers = ResampledEstimate(0.9, 0.9, 0.9)
+    of = Frontier(np.array([1e6, 1e6]), np.tile([0.9, 0.1], (3, 1)), no_answers, answered=60, known=0)
+    recall = [one.value for one in of.recall(np.array([1000.0, 1100.0, 1200.0]), 0.0)]
+    assert recall == pytest.approx([0.0009, 0.00099, 0.00108])
+
+
+def test_pairs_of_one_step_count_half_in_the_auc() -> None:
+    """Two pairs a step, one a match and one not: the score tells them apart nowhere."""
+    pairs = np.arange(2000)
+    matches, queries = pairs % 2 == 0, pairs // 20
+    found = estimate(Pilot(1 - pairs / 2000, pairs, matches, np.ones(2000), queries), seed=0, samples=20)
+    assert found.auc.value == pytest.approx(0.5)
+
+
 def test_the_same_pilot_and_seed_give_the_same_numbers() -> None:
     assert estimate(pilot_of(5, 300), seed=9).people(0.05, 0.01) == estimate(pilot_of(5, 300), seed=9).people(
         0.05, 0.01

@@ -27,6 +27,7 @@ from mitl.stages.analysing.snapshot import read_project
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.planning.options import candidates, sample
 from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.reporting.report import collect, report_input
 from mitl.stages.reviewing.review import settle
@@ -70,6 +71,19 @@ def test_a_pilot_is_no_random_sample_of_candidates_that_came_later(piloted: Path
     assert planned.out.splitlines()[-1].endswith("and plan again")
 
 
+def test_fused_scores_that_lack_a_candidate_are_not_planned_by(piloted: Path) -> None:
+    """As those of candidates that came after `mitl fuse`."""
+    settings = project_settings(piloted)
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        project = read_project(context.session, settings, SANDBOX)
+    found = candidates(project)
+    chances = np.linspace(0, 1, len(found.pairs))
+    fused = pd.DataFrame({"pair": found.pairs, "probability": chances})
+
+    assert sample(project, found, fused, 0).scored_by == "fusion"
+    assert sample(project, found, fused[:-1], 0).scored_by == "annotators"
+
+
 def test_everything_is_priced_as_publishing_would_be(piloted: Path, said: dict) -> None:
     """What asks all that is open costs what publishing would, at the same terms, and what is lost on the way."""
     bill = ok(
@@ -93,6 +107,7 @@ def test_numbers_lie_in_their_intervals_and_tolerance_saves(said: dict) -> None:
     strict, loose = said["needs"][0], said["needs"][2]
     assert (strict["lost"], loose["lost"]) == (0.01, 0.1)
     assert loose["answers"]["value"] <= strict["answers"]["value"]
+    assert set(said["curves"]) == {"score_only", "two_thresholds"}
     for curve in said["curves"].values():
         recalls = [point["recall"]["value"] for point in curve]
         assert recalls == sorted(recalls)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import warnings
@@ -72,7 +71,6 @@ def push(request: PushRequest) -> StageResult:
         raise ReleaseError(
             f"{str(request.release)!r} is not as it was released: {verification.differences[0]}; build it again"
         )
-    manifest = json.loads((request.release / MANIFEST).read_bytes())
     try:
         from huggingface_hub import HfApi, get_token
     except ImportError as error:
@@ -84,7 +82,7 @@ def push(request: PushRequest) -> StageResult:
         raise SettingsError("there is no token for the hub; set HF_TOKEN, or log in by `hf auth login`")
     api = HfApi(token=token)
     with _one_line(api.endpoint, token):
-        return _pushed(api, request, verification.name, manifest)
+        return _pushed(api, request, verification.name, verification.manifest)
 
 
 def _pushed(api: HfApi, request: PushRequest, title: str, manifest: Mapping[str, Any]) -> StageResult:

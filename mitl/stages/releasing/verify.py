@@ -43,7 +43,7 @@ def verify(folder: Path) -> Verdict:
     """
     verification = verify_release(folder)
     counts: ReleaseVerifyCounts = {
-        "files": verification.files,
+        "files": len(verification.manifest["files"]),
         "certified": verification.certificate is not None and not verification.differences,
         "audited": verification.audited,
         "answers": verification.answers,
@@ -72,7 +72,7 @@ def _lines(verification: Verification) -> list[str]:
         rest = verification.differences[1:]
         left = len(rest) - _SHOWN
         return [*rest[:_SHOWN], *([f"and {left:,} more"] if left > 0 else [])]
-    lines = [f"{verification.name}: {several(verification.files, 'file')} as released"]
+    lines = [f"{verification.name}: {several(len(verification.manifest['files']), 'file')} as released"]
     if verification.certificate is None:
         return [*lines, "no certificate: it was released without a complete audit"]
     return [
