@@ -416,6 +416,20 @@ def test_nobody_is_offered_only_texts_of_their_own_to_review(written):
     assert "1 HIT is not offered" in "\n".join(bill(written, CollectTexts(SANDBOX, "write")))
 
 
+def test_what_one_person_wrote_shares_pages_of_reviews(settings):
+    """So that these are offered to others alone."""
+    chosen(settings, 8)
+    ask(settings, per_hit=4)
+    simulate(settings, SANDBOX, hits_per_worker=1)
+    harvest(settings, SANDBOX)
+
+    ask(settings, per_hit=6)
+
+    writers = {spot.worker for spot in spots(settings) if spot.worker}
+    assert len(writers) == 2
+    assert sorted(map(sorted, kept_off(settings))) == sorted([writer] for writer in writers)
+
+
 def test_posting_that_died_is_completed_and_nothing_is_asked_twice(settings, monkeypatch):
     """The second call to the server fails; the next run posts what is left, under the terms of the first."""
     chosen(settings, 6)

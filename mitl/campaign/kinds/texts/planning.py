@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +24,7 @@ from mitl.db.store import columns
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
+from mitl.db.store.collection import ChosenItem, CollectionPlace
 from mitl.errors import ProposalError, RoundError, UsageError
 from mitl.proposals.sampling import shuffled
 from mitl.records import CollectionRole, Direction, Environment, Pair, several
@@ -125,9 +128,15 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
 def _open(
     session: Session, settings: Settings, request: CollectTexts, known: Sequence[ItemStanding]
 ) -> tuple[list[CollectionQuestion], int]:
-    """What may be asked, in the order in which the items were chosen; and how many captions lack images to offer."""
+    """What may be asked, in the order in which the items were chosen, reviews by writer; and how many captions lack
+    images to offer."""
     if request.task is CollectionRole.REVIEW:
-        return [_review(item) for item in known if item.to_review is not None], 0
+        # Their writers' reviews would not count: what one wrote shares pages, which others are offered.
+        by_writer: dict[str, list[CollectionQuestion]] = defaultdict(list)
+        for item in known:
+            if (attempt := item.to_review) is not None:
+                by_writer[attempt.spot.worker].append(_review(item.choice, attempt.spot))
+        return list(chain.from_iterable(by_writer.values())), 0
     of_images = request.task is CollectionRole.WRITE
     waiting = [item for item in known if item.state is ItemState.OPEN and item.choice.is_image is of_images]
     if of_images:
@@ -148,10 +157,8 @@ def _open(
     ], len(waiting) - len(offered)
 
 
-def _review(one: ItemStanding) -> CollectionQuestion:
-    assert one.to_review is not None
-    spot = one.to_review.spot
-    if one.choice.is_image:
+def _review(choice: ChosenItem, spot: CollectionPlace) -> CollectionQuestion:
+    if choice.is_image:
         return CollectionQuestion(
             0, CollectionRole.REVIEW, image=spot.item, reviewed=spot.answer, text=spot.text
         )
