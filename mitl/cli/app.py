@@ -257,6 +257,13 @@ def refuse_beside(why: str, *followed: str) -> None:
         raise UsageError(f"{why}, so {', '.join(options)} could not be followed; leave {them} out")
 
 
+def refuse_idle(names: Sequence[str], why: str) -> None:
+    """UsageError for an option of these names on the command line: it would do nothing."""
+    for parameter in typed(click.get_current_context()):
+        if parameter.name in names:
+            raise UsageError(f"{parameter.opts[0]} {why}")
+
+
 def refuse_replace(replace: bool, file: Path | None, option: str) -> None:
     """UsageError for ``--replace`` where the option that names its file is left out."""
     if replace and file is None:

@@ -73,7 +73,6 @@ def choose_command(app: App, environment: Environment | None, side: str, **wish:
 @click.option(
     "--per-hit",
     type=click.IntRange(1, 20),
-    default=None,
     help="Tasks per HIT, controls included [default: 5; of reviews 12, 2 of them controls].",
 )
 @click.option(

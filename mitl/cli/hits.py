@@ -71,7 +71,7 @@ def _require_one(batches: tuple[str, ...], everything: bool, orphans: bool, verb
 
 @hits.command("extend")
 @click.argument("batch")
-@click.option("--assignments", type=click.IntRange(min=2), help="Workers per HIT in all; at most 9.")
+@click.option("--assignments", type=click.IntRange(min=2), help="Workers per HIT in all.")
 @click.option("--days", type=click.IntRange(1, 364), help="Days from now during which the HITs can be taken.")
 @click.option("--max-cost", "max_cost_cents", type=DOLLARS, help="Refuse a bill above this.")
 @YES_TOTAL
@@ -128,7 +128,6 @@ def delete_command(
 )
 @click.option(
     "--truth",
-    default=None,
     metavar="scenes|official|original|release:DIR",
     help="The truth that the workers know, with errors [default: that of the data set: scenes, official on "
     "COCO's test split, else original].",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, PLACE, App, common, environment_options, typed
+from mitl.cli.app import DOLLARS, PLACE, App, common, environment_options, refuse_idle
 from mitl.errors import UsageError
 from mitl.records import StageResult
 from mitl.settings import BACKENDS, ENGINES, Settings
@@ -136,51 +136,25 @@ def command(app: App, **given: Any) -> None:
         _propose(app, given)
 
 
-_ONLY_PROPOSING = (
-    "top_k",
-    "depth",
-    "image_query_ids",
-    "caption_query_ids",
-    "backend",
-    "engine",
-    "ray_address",
-)
+_RANKED = ("top_k", "depth", "image_query_ids", "caption_query_ids", "engine", "ray_address")
 _QUERIES = ("image_queries", "caption_queries")
-_OF_CRISSCROSS = (
-    "phase",
-    "text_encoders",
-    "image_encoders",
-    "neighbours",
-    "candidates",
-    "min_ratings",
-)
+_OF_CRISSCROSS = ("phase", "text_encoders", "image_encoders", "neighbours", "candidates", "min_ratings")
 _ONLY_CRISSCROSS = (*_OF_CRISSCROSS, "sandbox", "live")
 _ONLY_ESTIMATING = ("estimate_images", "estimate_captions", "hardware", "machines", "price_per_hour")
 
 
-Given = Mapping[str, Any]
-"""The options as they were given."""
-
-
-def _refuse(names: Sequence[str], why: str) -> None:
-    """A usage error for an option that would do nothing."""
-    for parameter in typed(click.get_current_context()):
-        if parameter.name in names:
-            raise UsageError(f"{parameter.opts[0]} {why}")
-
-
-def _or_set(given: Given, settings: Settings, *names: str) -> dict[str, Any]:
+def _or_set(given: Mapping[str, Any], settings: Settings, *names: str) -> dict[str, Any]:
     """These options as given, else as the settings have them; None, where those say nothing either."""
     return {name: getattr(settings, name) if given[name] is None else given[name] for name in names}
 
 
-def _propose(app: App, given: Given) -> None:
+def _propose(app: App, given: Mapping[str, Any]) -> None:
     from mitl.stages.proposing.computing import Computing
     from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 
     settings = app.settings
-    _refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
-    _refuse(_ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
+    refuse_idle(_ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
+    refuse_idle(_ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
     engine = given["engine"] or settings.engine
     if given["ray_address"] and engine != "ray":
         raise UsageError(f"--ray-address is for --engine ray, but the engine is {engine!r}")
@@ -201,12 +175,12 @@ def _propose(app: App, given: Given) -> None:
     app.finish(result)
 
 
-def _crisscross(app: App, given: Given) -> None:
+def _crisscross(app: App, given: Mapping[str, Any]) -> None:
     from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
 
-    of_top_k = [name for name in ("annotators", *_ONLY_PROPOSING, *_QUERIES) if name != "backend"]
-    _refuse(of_top_k, "is for --scheme top-k; crisscross compares all items of a side with each other")
-    _refuse(
+    of_top_k = ("annotators", *_RANKED, *_QUERIES)
+    refuse_idle(of_top_k, "is for --scheme top-k; crisscross compares all items of a side with each other")
+    refuse_idle(
         ("estimate", *_ONLY_ESTIMATING),
         "is for --scheme top-k; crisscross encodes each item once by each encoder and has no estimate",
     )
@@ -217,11 +191,11 @@ def _crisscross(app: App, given: Given) -> None:
     app.finish(crisscross(app.settings, options, progress=app.progress))
 
 
-def _estimate(app: App, given: Given) -> None:
+def _estimate(app: App, given: Mapping[str, Any]) -> None:
     from mitl.stages.proposing.estimate import EstimateOptions, estimate_proposing
 
-    _refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
-    _refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
+    refuse_idle(_ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
+    refuse_idle((*_RANKED, "backend"), "changes nothing in an estimate; leave it out")
     options = EstimateOptions(
         images=given["estimate_images"],
         captions=given["estimate_captions"],

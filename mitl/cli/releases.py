@@ -17,6 +17,7 @@ from mitl.cli.app import (
     Number,
     common,
     environment_options,
+    refuse_idle,
     refuse_replace,
     together,
 )
@@ -280,6 +281,10 @@ def export(app: App, **given: Any) -> None:
     from mitl.stages.evaluating.request import parse_model
     from mitl.stages.releasing.export import ExportRequest, export
 
+    if not (given["models"] or given["annotators"]):
+        refuse_idle(
+            ("similarity", "depth"), "is about runs, which --model and --annotator name; add one of them"
+        )
     request = ExportRequest(**{**given, "models": [parse_model(one) for one in given["models"]]})
     app.finish(export(app.settings, request, app.progress))
 

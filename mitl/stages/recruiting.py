@@ -274,7 +274,7 @@ def forget(
     return StageResult(
         counts=PanelForgetCounts(forgotten=count),
         lines=(
-            f"the panel's ids of {count} {'person' if count == 1 else 'people'} are deleted",
+            f"the panel's ids of {several(count, 'person', 'people')} are deleted",
             "their answers and what they are owed stay under their worker ids, which cannot be led back to them",
             "earlier backups still hold them: delete these, and after a restore run this command again",
         ),
@@ -285,10 +285,10 @@ def _require_paid(engine: Engine, environments: Sequence[Environment], worker: s
     for environment in environments:
         people, cents, waiting = admin.owed_before_forgetting(engine, environment, environments, worker)
         if people:
-            whom = "1 person" if people == 1 else f"{people:,} people"
             work = f", and {several(waiting, 'submission')} of theirs not decided yet" if waiting else ""
             raise UsageError(
-                f"{whom} to be forgotten on {environment}: {format_dollars(cents)} owed since the beginning{work}, "
+                f"{several(people, 'person', 'people')} to be forgotten on {environment}: {format_dollars(cents)} owed "
+                f"since the beginning{work}, "
                 "which nobody could pay by a panel's id any more; nothing was deleted: pay first (`mitl crowd payments "
                 f"--{environment}`, or the operator page's files), then add --paid"
             )

@@ -25,7 +25,6 @@ from mitl.crowd_server.pages.questions import form_template
 from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.serving import threads_of
-from mitl.crowd_server.store.workers import InvitationRow
 from mitl.crowd_server.supervising import Crew
 from mitl.db.engine import make_engine
 from mitl.db.explain import explained
@@ -171,13 +170,14 @@ def serve(settings: Settings, serving: Serving, announce: Callable[[StageResult]
         def ready(local_url: str) -> None:
             url = exposure.public_url or local_url
             operator = f"{url}/operator?token={token}"
+            at = "" if url == base_of(None) else f" --base-url {url}"
             announce(
                 StageResult(
                     counts=ServeCounts(url=url, operator_url=operator, server_id=server_id, workers=workers),
                     lines=(
                         f"crowd server {server_id} on {url} ({by}{how_to_stop()})",
                         f"  operator page: {operator}",
-                        "  invite people: mitl crowd invite --sandbox" + _base_option(url),
+                        f"  invite people: mitl crowd invite --sandbox{at}",
                     ),
                 )
             )
@@ -206,11 +206,6 @@ def _check_room(engine: Engine, workers: int) -> None:
             f"--workers {workers} may open {needed} connections, but the database allows {most} in all: raise its "
             f"max_connections to {needed + KEPT_FREE} or more, or give fewer workers"
         )
-
-
-def _base_option(url: str) -> str:
-    """What `mitl crowd invite` must be told where people reach the server at another address than it assumes."""
-    return "" if url == f"http://127.0.0.1:{SERVER_PORT}" else f" --base-url {url}"
 
 
 def base_of(base_url: str | None) -> str:
@@ -271,7 +266,9 @@ def list_invitations(settings: Settings) -> StageResult:
             row.environment.value,
             row.label,
             f"{row.uses} of {row.max_uses}" if row.max_uses is not None else row.uses,
-            _invitation_state(row, now),
+            f"open until {row.expires_at:%Y-%m-%d %H:%M} UTC"
+            if (state := row.state(now)) == "open"
+            else state,
         )
         for row in invitations
     )
@@ -280,11 +277,6 @@ def list_invitations(settings: Settings) -> StageResult:
         counts=InvitationsCounts(invitations=len(rows)),
         tables=(Table(several(len(rows), "invitation"), columns, rows),),
     )
-
-
-def _invitation_state(row: InvitationRow, now: dt.datetime) -> str:
-    state = row.state(now)
-    return f"open until {row.expires_at:%Y-%m-%d %H:%M} UTC" if state == "open" else state
 
 
 def revoke(settings: Settings, number: int) -> StageResult:

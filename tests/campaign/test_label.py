@@ -415,7 +415,7 @@ def test_without_a_sample_or_a_score_it_says_what_is_missing(tmp_path: Path) -> 
     """One line each."""
     settings = make_world(tmp_path, n_images=12)
     run_propose(settings)
-    assert "run `mitl audit draw --for labels`" in label(settings).error
+    assert "run `mitl audit draw --for labels --size N`" in label(settings).error
     (warning,) = draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX).warnings
     assert "run `mitl fuse` and draw again" in warning
     assert "run `mitl fuse` first" in label(settings).error

@@ -423,6 +423,8 @@ def test_practice_in_the_sandbox_keeps_no_past_work_from_the_live_project(folder
     assert "into batch b1 of the sandbox: 2 judgements" in ok(*words, "--sandbox").out
 
     runs = [ok(*words, where).out for where in ("--live", "--live", "--sandbox")]
+    hints = [run.splitlines()[-1] for run in runs]
+    assert hints[1:] == [f"next: mitl build-dataset{of} --out DIR" for of in ("", " --sandbox")]
 
     assert "into batch b2: 2 judgements" in runs[0]
     assert ["was brought in" in run for run in runs] == [False, True, True]

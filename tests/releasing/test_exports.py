@@ -200,6 +200,7 @@ def test_an_export_twice_is_nothing_to_do(tmp_path):
         (("nope", "--format", "trec"), "no release folder at 'nope'"),
         (("release", "--format", "csv"), "no export called 'csv'; known: trec, beir, mteb, hf"),
         (("release", "--format", "trec", "--with-texts"), "no place for --with-texts"),
+        (("release", "--format", "beir", "--depth", "5"), "--depth is about runs, which --model and"),
         (("release", "--format", "hf", "--language", "deu-Latn"), "no place for --language; choose of: mteb"),
         (
             ("release", "--format", "mteb", "--language", "German"),

@@ -195,7 +195,8 @@ def _sample(context: Context) -> AuditRow:
     audit = audit_store.current(context.session, context.environment, AuditPurpose.LABELS)
     if audit is None:
         raise AuditError(
-            "no sample bounds machine labels of this data set and these queries; run `mitl audit draw --for labels`"
+            "no sample bounds machine labels of this data set and these queries; run `mitl audit draw --for labels "
+            "--size N`"
         )
     return audit
 

@@ -59,8 +59,7 @@ def existing(settings: Settings, only: Line | None = None) -> list[Place]:
     Raises:
         StoreError: there is none.
     """
-    asked = [place for place in places(settings) if only in (None, place.line)]
-    existing_places = [place for place in asked if place.exists()]
+    existing_places = [place for place in places(settings) if only in (None, place.line) and place.exists()]
     if not existing_places:
         what = "database" if only is None else f"{only} database"
         raise StoreError(

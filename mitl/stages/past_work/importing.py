@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mitl.crowd.batch_csv import BATCH_CSV, Layout, find_layout, require_known
 from mitl.crowd.column_map import ColumnMap, read_column_map, shown_columns
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.parsed_csv import KIND as OFFICIAL
 from mitl.crowd.parsed_csv import is_official
 from mitl.crowd.paying import APPROVED, REJECTED
@@ -91,7 +91,7 @@ def import_results(
             return StageResult.nothing(
                 f"{file.name} was brought in{when}",
                 _counts(context.environment, Brought()),
-                "mitl build-dataset --out DIR",
+                f"mitl build-dataset{named(session, context.environment)} --out DIR",
             )
         with progress("import", len(file.rows)) as advance:
             bring = _bring_official if is_official(file.columns) else _bring_submissions
@@ -104,7 +104,9 @@ def import_results(
                 judge(session, each, settings.gold_rule)
         session.commit()
         _settle(context)
-    return _result(file, context.environment, brought, read_again=before is not None)
+        here = named(session, context.environment)
+    told = _result(file, context.environment, brought, read_again=before is not None)
+    return replace(told, next=f"mitl harvest{here}" if brought.own else f"mitl build-dataset{here} --out DIR")
 
 
 def _bring_official(
@@ -266,7 +268,6 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
         counts=counts,
         warnings=tuple(_warnings(file, brought)),
         lines=tuple(lines),
-        next="mitl harvest" if brought.own else "mitl build-dataset --out DIR",
     )
 
 

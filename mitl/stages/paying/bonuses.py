@@ -400,12 +400,12 @@ def key_of_gift(environment: Environment, gift: Gift) -> str:
     return f"{COMPENSATE}:{environment}:{gift.worker}:{what}"
 
 
-def _counts(environment: Environment, worker: str, sent: PlannedBonus | None = None) -> CompensateCounts:
+def _counts(environment: Environment, worker: str, *sent: PlannedBonus) -> CompensateCounts:
     return {
         "environment": environment.value,
         "worker": worker,
-        "sent": 0 if sent is None else 1,
-        "bonuses_cents": 0 if sent is None else sent.cents,
-        "fees_cents": 0 if sent is None else sent.fee_cents,
-        "total_cents": 0 if sent is None else sent.cost_cents,
+        "sent": len(sent),
+        "bonuses_cents": sum(bonus.cents for bonus in sent),
+        "fees_cents": sum(bonus.fee_cents for bonus in sent),
+        "total_cents": cost_of(sent),
     }
