@@ -75,7 +75,7 @@ def ratings_of(settings):
 def raters_of(settings):
     """Task and pair → how many different people rated it usably."""
     with open_database(settings.db_url, read_only=True) as session:
-        return {pair: len(who) for pair, who in rating_pages.usable_raters(session, SANDBOX).items()}
+        return rating_pages.usable_raters(session, SANDBOX)
 
 
 def asked_on(pages):

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from mitl.db.base import values
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
 from mitl.db.store.hits import LIVE_STATES, StoredHit, hits, replaced_by
 from mitl.db.store.parses import Submissions
 from mitl.db.store.similarity import ensure_similarity_pairs
-from mitl.db.store.statements import KEPT, add_rows, at_place, query_by_worker, query_hits, rows_among
+from mitl.db.store.statements import KEPT, Wide, add_rows, at_place, query_by_worker, query_hits, rows_among
 from mitl.records import Environment, HitState
 from mitl.records.questions import MOST_TRIES
 from mitl.records.similarity import SIMILARITY, GivenRating, Likeness, SimilarityQuestion, SimilarityRole
-
-T = TypeVar("T")
 
 TwoItems = tuple[int, int]
 """The numbers of a pair's items, left and right."""
@@ -113,39 +111,53 @@ def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[G
     }
 
 
-def usable_raters(
-    session: Session, environment: Environment
-) -> dict[tuple[Likeness, TwoItems], frozenset[str]]:
-    """The workers, by their ids on the requester API, who have rated each pair usably; ratings of controls do not
-    count."""
-    is_usable = Assignment.decision.in_(KEPT), SimilarityAnswer.score.is_not(None)
-    return _given(session, environment, Worker.mturk_worker_id, *is_usable)
+Rated = tuple[Likeness, TwoItems]
+"""A pair of a task."""
 
 
-def tries_in_vain(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
+def usable_raters(session: Session, environment: Environment) -> dict[Rated, int]:
+    """How many different workers have rated each pair usably; ratings of controls do not count."""
+    return _counted(session, _given(environment, Assignment.worker_id, *_IS_USABLE))
+
+
+def raters_of(
+    session: Session, environment: Environment, pairs: Collection[Rated]
+) -> dict[Rated, frozenset[str]]:
+    """Those of these pairs that were rated usably → the workers, by their ids on the requester API."""
+    raters: dict[Rated, set[str]] = defaultdict(set)
+    query = _given(environment, Worker.mturk_worker_id, *_IS_USABLE)
+    for task, left, right, worker in rows_among(
+        session, query, PairRow.left_id, {left for _, (left, _) in pairs}
+    ):
+        raters[task, (left, right)].add(worker)
+    return {pair: frozenset(raters[pair]) for pair in pairs if pair in raters}
+
+
+def tries_in_vain(session: Session, environment: Environment) -> dict[Rated, int]:
     """On how many HITs somebody skipped each pair or could not see it; a page that asks nothing else is rarely kept."""
-    hits = _given(session, environment, Assignment.hit_id, SimilarityAnswer.score.is_(None))
-    return {pair: len(tried) for pair, tried in hits.items()}
+    return _counted(session, _given(environment, Assignment.hit_id, SimilarityAnswer.score.is_(None)))
 
 
-def _given(
-    session: Session,
-    environment: Environment,
-    column: InstrumentedAttribute[T],
-    *where: ColumnElement[bool],
-) -> dict[tuple[Likeness, TwoItems], frozenset[T]]:
-    """Different values beside the answers on each pair for which this holds, those of excluded workers left out."""
-    query = (
+_IS_USABLE = Assignment.decision.in_(KEPT), SimilarityAnswer.score.is_not(None)
+
+
+def _given(environment: Environment, column: Any, *where: ColumnElement[bool]) -> Wide:
+    """Task and items of each pair, with a value beside every answer on it for which this holds, those of excluded
+    workers left out."""
+    return (
         query_by_worker(environment, SimilarityItem.task, PairRow.left_id, PairRow.right_id, column)
         .join(SimilarityAnswer, SimilarityAnswer.assignment_id == Assignment.id)
         .join(SimilarityItem, at_place(SimilarityItem, SimilarityAnswer))
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .where(Worker.excluded_at.is_(None), SimilarityItem.role == SimilarityRole.ASKED, *where)
+        .distinct()
     )
-    given: dict[tuple[Likeness, TwoItems], set[T]] = defaultdict(set)
-    for task, left, right, value in session.execute(query):
-        given[task, (left, right)].add(value)
-    return {pair: frozenset(values) for pair, values in given.items()}
+
+
+def _counted(session: Session, given: Wide) -> dict[Rated, int]:
+    task, left, right, _ = given.subquery().c
+    query = select(task, left, right, func.count()).group_by(task, left, right)
+    return {(task, (left, right)): count for task, left, right, count in session.execute(query)}
 
 
 def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]:
@@ -181,7 +193,7 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
         first = closed[before.get(hit.id, [hit.id])[-1]]
         lacks: dict[SimilarityQuestion, int] = {}
         for item in pages[first.id]:
-            missing = assignments[hit.batch_id] - len(raters.get((item.task, item.pair), ()))
+            missing = assignments[hit.batch_id] - raters.get((item.task, item.pair), 0)
             if item.role is SimilarityRole.ASKED and missing > 0 and (item.task, item.pair) not in taken:
                 lacks[item] = missing
         if lacks:

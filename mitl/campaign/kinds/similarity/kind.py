@@ -84,11 +84,11 @@ class SimilarityKind:
         self, session: Session, environment: Environment, pages: Sequence[Sequence[SimilarityQuestion]]
     ) -> WhoMet:
         """See `CampaignKind`: a pair's raters are different people."""
-        raters, asked = rating_pages.usable_raters(session, environment), SimilarityRole.ASKED
-        return [
-            [raters.get((item.task, item.pair), frozenset()) for item in page if item.role is asked]
-            for page in pages
+        asked = [
+            [(item.task, item.pair) for item in page if item.role is SimilarityRole.ASKED] for page in pages
         ]
+        raters = rating_pages.raters_of(session, environment, {pair for page in asked for pair in page})
+        return [[raters.get(pair, frozenset()) for pair in page] for page in asked]
 
     def to_replace(self, session: Session, environment: Environment) -> list[HitToReplace]:
         """Closed HITs of which pairs lack raters."""
