@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +29,7 @@ FRESH_S = 5.0
 _PASSWORD = re.compile(r"(?<=:)(?!//).*(?=@)|(?<=password=)[^&]*", re.DOTALL)
 
 
+@lru_cache(32)  # a command asks for the same one a dozen times
 def parse_url(text: str) -> URL:
     """The URL with mitl's drivers filled in; SettingsError for another engine than SQLite or PostgreSQL."""
     try:
@@ -71,7 +73,7 @@ def open_engine(text: str, *, read_only: bool = False) -> Iterator[Engine]:
                 raise changed from error
         raise
     finally:
-        engine.dispose()
+        engine.pool.dispose()  # without the new pool that the engine's own makes for later use
     if view is not None:
         view.require_same()
 

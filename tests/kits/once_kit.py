@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import pickle
 import shutil
 import sqlite3
 import ssl
+import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import botocore.session
@@ -21,12 +25,14 @@ import httpx
 import jinja2
 import numpy as np
 from botocore import hooks
+from botocore.client import ClientCreator
 from numpy.typing import ArrayLike
 from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
+from annotators import registry
 from annotators.pivot import LatentWords
 from mitl.analysis.report import loop_plots, machine_plots, plots, similarity_plots, views
 from mitl.audits import bounds
@@ -55,10 +61,43 @@ _transport["create_ssl_context"] = httpx.create_ssl_context = _context_now
 
 # The requester API's description, what its events are called, and that each of a client's handlers takes all of them.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+_read_model = ClientCreator._load_service_model
+
+
+@functools.cache
+def _model(loader: Any, *names: str) -> Any:
+    return _read_model(SimpleNamespace(_loader=loader), *names)
+
+
+ClientCreator._load_service_model = lambda self, *names: _model(self._loader, *names)
 _names: dict[str, str] = {}
 hooks.EventAliaser._alias_name_cache = property(lambda self: _names, lambda self, own: None)
 _accepts_kwargs = functools.cache(hooks.accepts_kwargs)
 hooks.accepts_kwargs = lambda handler: _accepts_kwargs(getattr(handler, "__func__", handler))
+
+# Each level that is set, by each command and server, has thousands of libraries' loggers forget theirs.
+_set_level = logging.Logger.setLevel
+
+
+def _set_level_if_other(self: logging.Logger, level: int | str) -> None:
+    if self.level != level:
+        _set_level(self, level)
+
+
+logging.Logger.setLevel = _set_level_if_other  # type: ignore[method-assign]
+
+
+@functools.cache
+def _points(group: str, *folders: str) -> Any:
+    return entry_points(group=group)
+
+
+def _points_now(group: str) -> Any:
+    """What each of some two hundred installed packages adds, which every annotator that is no mini looks up."""
+    return _points(group, *sys.path)
+
+
+registry.entry_points = _points_now  # type: ignore[assignment]
 
 # Statements are compiled once, and not again for each engine: those of one database system are alike here.
 _compiled: LRUCache[Any, Any] = LRUCache(2000)
