@@ -95,7 +95,7 @@ def _variance(factor: float, once: int, twice: int, total: float) -> float:
 
 def _interval(found: int, missing: float, error: float) -> tuple[float, float]:
     """Of all matches: the number missing is taken as log-normal, so that it stays above 0."""
-    if missing <= 0 or error == 0:
-        return float(found), float(found) + missing
+    if not missing:
+        return float(found), float(found)
     spread = math.exp(_NORMAL_95 * math.sqrt(math.log(1 + (error / missing) ** 2)))
     return found + missing / spread, found + missing * spread

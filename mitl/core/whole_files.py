@@ -257,7 +257,8 @@ def write_kept(path: Path, content: bytes, *, replace: bool, mode: int = 0o666) 
 
 
 def write_new(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Make a file, whole or not at all; FileExistsError where there is one."""
+    """Make a file, whole or not at all; FileExistsError where there is one, ReleaseError where it lies in a release."""
+    refuse_within(path)
     # Opening it exclusively and then writing would leave an empty file behind where the process dies between.
     part = part_name(path)
     try:

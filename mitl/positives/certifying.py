@@ -16,6 +16,7 @@ from mitl.audits.chao import chao
 from mitl.audits.evidence import confirmed, refused
 from mitl.audits.pool import Pool
 from mitl.core.arrays import Ints, contains, distinct, places
+from mitl.errors import AuditError
 from mitl.positives.exclusions import Exclusions
 from mitl.positives.merging import REFUSES, SOURCES, Merged
 from mitl.proposals.candidates import distinct_pairs, finders
@@ -117,8 +118,14 @@ def certified(
             same.
 
     Raises:
-        AuditError: the audit cannot certify it: answers are open, a stratum has none, one worker gave most of them.
+        AuditError: the audit cannot certify it: answers are open, a stratum has none, one worker gave most of them, or
+            its strata are not the whole pool.
     """
+    if record.design.size != record.pool.size:  # drawn by an earlier version for models that rank alike
+        raise AuditError(
+            f"the strata of audit {record.number} hold {record.design.size:,} of the {record.pool.size:,} pairs of the "
+            "pool, so its answers say nothing of the others; draw another with `mitl audit draw`"
+        )
     kept = merged.where("kept")
     inside = kept[record.pool.holds(kept)]
     held = frame(HELD, {"pair": inside, "stratum": strata_of(inside, record)})

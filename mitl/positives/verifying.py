@@ -80,6 +80,8 @@ def verify_release(folder: Path) -> Verification:
         if manifest["format"] == FORMAT:
             differences += _lists(folder, manifest, _table(folder, manifest, "positives", _PAIR))
             differences += _counts(folder, manifest)
+        else:
+            differences += _rating_counts(folder, manifest)
         differences += _described(folder, manifest)
         return Verification(name, made_by, manifest, tuple(differences))
     tables = {name: _table(folder, manifest, name, columns) for name, columns in _READ.items()}
@@ -120,22 +122,29 @@ def _part(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _table(
+def _typed(
     folder: Path, manifest: Mapping[str, object], name: str, columns: Mapping[str, pa.DataType | None]
-) -> pd.DataFrame:
+) -> pa.Table:
     path = folder / f"{name}.parquet"
     table = checked_table(folder, manifest, path.name, list(columns))
     try:
         schema = pa.schema(
             [pa.field(column, kind or table.schema.field(column).type) for column, kind in columns.items()]
         )
-        frame: pd.DataFrame = table.cast(schema).to_pandas()
+        table = table.cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise ReleaseError(
             f"{str(path)!r} is not such a table of a release, with the columns {', '.join(columns)}; build it again"
         ) from error
     if any(table[column].null_count for column, kind in columns.items() if kind == _TEXTS):
         raise ReleaseError(f"{str(path)!r} lacks sources of a positive; build it again")
+    return table
+
+
+def _table(
+    folder: Path, manifest: Mapping[str, object], name: str, columns: Mapping[str, pa.DataType | None]
+) -> pd.DataFrame:
+    frame: pd.DataFrame = _typed(folder, manifest, name, columns).to_pandas()
     return frame
 
 
@@ -171,8 +180,8 @@ def _described(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
 
 def _counts(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     """Where the manifest counts otherwise than the tables hold."""
-    positives = checked_table(folder, manifest, "positives.parquet", ["sources"])
-    answers = checked_table(folder, manifest, "judgements.parquet", [*_PAIR, "label", "worker", "usable"])
+    positives = _typed(folder, manifest, "positives", {"sources": _TEXTS})
+    answers = _typed(folder, manifest, "judgements", _READ["judgements"])
     usable = answers.filter(pc.and_(answers["usable"], pc.is_valid(answers["label"])))
     stated = _part(manifest, "counts")
 
@@ -183,14 +192,32 @@ def _counts(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     held = {
         "positives": positives.num_rows,
         "positives_by_source": tally(pc.list_flatten(positives["sources"]), "positives_by_source"),
-        "negatives": checked_table(folder, manifest, "negatives.parquet", [*_PAIR]).num_rows,
+        "negatives": _typed(folder, manifest, "negatives", _PAIR).num_rows,
         "judgements": answers.num_rows,
         "judgements_usable": usable.num_rows,
         "labels": tally(usable["label"], "labels"),
         "pairs_judged": usable.group_by([*_PAIR]).aggregate([]).num_rows,
         "workers": pc.count_distinct(answers["worker"]).as_py(),
     }
-    for where, said, computed in _unlike({name: stated.get(name) for name in held}, held, ""):
+    yield from _miscounted(stated, held)
+
+
+def _rating_counts(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """The same of a release of ratings."""
+    columns = {"worker": pa.string(), "counted": pa.bool_(), "repeated": pa.bool_()}
+    ratings = _typed(folder, manifest, "ratings", columns)
+    held = {
+        "ratings": ratings.num_rows,
+        "ratings_counted": pc.sum(ratings["counted"], min_count=0).as_py(),
+        "ratings_repeated": pc.sum(ratings["repeated"], min_count=0).as_py(),
+        "workers": pc.count_distinct(ratings["worker"]).as_py(),
+    }
+    yield from _miscounted(_part(manifest, "counts"), held)
+
+
+def _miscounted(stated: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
+    told = {name: stated[name] for name in held if name in stated}  # earlier versions counted less
+    for where, said, computed in _unlike(told, {name: held[name] for name in told}, ""):
         yield f"{MANIFEST} counts {where} as {said}, but the tables hold {computed}"
 
 

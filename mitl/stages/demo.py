@@ -19,13 +19,13 @@ from annotators.catalog import world_annotators
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.core.formats import percent
-from mitl.core.whole_files import whole_file
+from mitl.core.whole_files import refuse_within, whole_file
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.forms import IMAGES
 from mitl.records.results import printed_by
-from mitl.settings import Settings
+from mitl.settings import CONFIG_FILE, Settings
 from mitl.settings import load as load_settings
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
@@ -203,7 +203,8 @@ class Steps:
 def make_world(
     folder: Path, n_images: int, seed: int, steps: Steps, progress: Progress, kind: str = "images"
 ) -> Settings:
-    """The demo's project, made where it is not there yet."""
+    """The demo's project, made where it is not there yet; ReleaseError where it would lie in a release."""
+    refuse_within(folder / CONFIG_FILE)
     expected = loaded_content(load_settings(folder, environ={}))
     sources = DatasetSources("scenes", n_images=n_images, world=kind)
     loaded = load(sources, folder, seed=seed, expected=expected, progress=progress)

@@ -15,20 +15,24 @@ from cli_kit import fails, ok
 from harvest_kit import in_pipeline
 from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose, run_publish, work_until_done
 
+from mitl.audits.certificate import Look
 from mitl.audits.planning import RECHECK_SHARE
-from mitl.audits.pool import RemainderOf
-from mitl.core.arrays import contains, pack_pairs
+from mitl.audits.pool import Pool, RemainderOf
+from mitl.core.arrays import contains, pack_ids, pack_pairs
 from mitl.core.formats import lower_bound
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
 from mitl.db.store.answers import assignments
 from mitl.errors import AuditError, UsageError
+from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.rank_groups import Influence, wanted_pairs
 from mitl.records import AuditPurpose, Direction
 from mitl.settings import Settings, load
+from mitl.stages.auditing.comparing import Compared
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit, plan
 from mitl.stages.auditing.pools import merged_now, pool_of, strata_for_labels, strata_for_recall
-from mitl.stages.auditing.showing import _next, show
+from mitl.stages.auditing.showing import AuditState, _next, show
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
@@ -200,6 +204,56 @@ def test_a_sample_can_be_drawn_where_models_differ(settings):
         draw_audit(settings, AuditRequest(size=200), SANDBOX)
 
 
+def compared(effects, *, apart=()):
+    """Three image queries over four captions, nobody asked yet: the pool, and what its labels change in two models."""
+    queries, items = np.repeat([1, 2, 3], 4), np.tile([1, 2, 3, 4], 3)
+    known = np.full(12, 0.5), np.zeros(12, np.bool_)
+    labels = PartialLabels.of(np.array([1, 2, 3]), 4, (queries, items), *known)
+    pairs = pack_ids(queries, items)
+    gallery = np.arange(1, 4), np.empty(0, np.int64), np.arange(1, 4), np.arange(1, 5)
+    effects = Influence(labels, np.array([0.5, 0.4]), effects)
+    return Pool(*gallery, pairs[list(apart)]), Compared(("a", "b"), {Direction.I2T: (effects, pairs)}), pairs
+
+
+def test_models_that_differ_nowhere_draw_no_sample():
+    """Their strata held the positives alone: whatever else is in the pool could not have been drawn."""
+    pool, models, pairs = compared(np.ones((2, 12)))
+    with pytest.raises(UsageError, match="a, b rank the pairs that are left alike"):
+        models.strata(pool, pairs[:2])
+
+
+def test_a_reference_that_models_rank_is_asked_of_nobody():
+    """It is no pair of the pool; the answers that tell models apart were counted with the next pair's stratum."""
+    effects = np.random.default_rng(0).normal(size=(2, 12))
+    pool, models, pairs = compared(effects, apart=[11])
+    strata = models.strata(pool, pairs[:2])
+    assert sum(guess.size for guess in strata.guesses) == pool.size == 11
+    effects[:, 11] = 0  # as if neither model ranked it
+    _, without, _ = compared(effects, apart=[11])
+    assert models.wanted(strata) == without.wanted(without.strata(pool, pairs[:2]))
+
+
+def test_pairs_that_tell_models_apart_follow_from_the_strata_that_they_are_drawn_from():
+    """A pair of a stratum of N, of which a share w of the sample is drawn, stands for N / w of a pair of the sample."""
+    effects = np.random.default_rng(1).normal(scale=0.014, size=(2, 12))
+    pool, models, pairs = compared(effects)
+    strata = models.strata(pool, pairs[:2])
+    assert len(strata.guesses) == 5 and strata.guesses[-1].size == 0
+
+    listed, drawn = (
+        strata.listed(),
+        [0.1, 0.18, 0.18, 0.18],
+    )  # an empty remainder leaves its part to the others
+    doubt = 0.25 * (effects[0] - effects[1]) ** 2
+    variance = sum(
+        strata.guesses[place].size * sum(drawn) / share * doubt[(listed["stratum"] == place).to_numpy()].sum()
+        for place, share in enumerate(drawn)
+    )
+    (_, _, _, difference, needed), *_ = models.wanted(strata)
+    assert difference == pytest.approx(0.1)
+    assert needed is not None and needed > 3 and needed == wanted_pairs(1, variance**0.5, 0.1, pool.size)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -217,6 +271,21 @@ def test_models_that_cannot_be_compared_draw_nothing(settings, monkeypatch, word
     assert message in line
     with open_database(settings.db_url, read_only=True) as session:
         assert audits.audits(session, SANDBOX) == []
+
+
+def test_a_line_says_what_the_answers_prove_or_why_they_prove_nothing():
+    """Of an audit of three pairs, one of them answered by all three."""
+    audit = SimpleNamespace(design=SimpleNamespace(sample=3, confidence=0.95))
+    state = AuditState(audit, answers=4, complete=1, wanted=5, out=2, worker_share=0.25, bound=None)
+    said = "1 of 3 pairs answered, 5 answers wanted (2 of them out)"
+
+    assert state.line == f"{said}; no positive to bound yet"
+    assert replace(state, bound=Look(2, 0.5, 0.25, 0.1, 0.1)).line == (
+        f"{said}; so far recall is at least 0.500 and precision at least 0.250, with 0.95 confidence at any time"
+    )
+    assert replace(state, worker_share=0.75).line == (
+        f"{said}; they prove nothing, since one worker gave 75.0 % of the answers"
+    )
 
 
 def test_a_bound_that_nothing_reaches_draws_nothing(settings):

@@ -33,7 +33,20 @@ def test_a_worked_example() -> None:
 def test_without_a_match_found_twice_the_corrected_form_stands_in() -> None:
     of = chao(incidences(10), 5)
     assert of.missing == pytest.approx(0.8 * 10 * 9 / 2)
-    assert of.standard_error > 0
+    variance = 0.8 * 45 + 0.8**2 * (10 * 19**2 / 4 - 10**4 / (4 * 46))
+    assert of.standard_error == pytest.approx(math.sqrt(variance))
+    factor = math.exp(
+        1.959964 * math.sqrt(math.log(1 + variance / 36**2))
+    )  # of the number missing, log-normal
+    assert (of.low, of.high) == pytest.approx((10 + 36 / factor, 10 + 36 * factor))
+
+
+@pytest.mark.parametrize("counts", [(1,), (0, 3), (0, 0, 5)])
+def test_where_nothing_is_missing_it_says_so(counts):
+    """One match that one annotator found alone tells of no other."""
+    of = chao(incidences(*counts), 3)
+    found = sum(counts)
+    assert (of.total, of.low, of.high, of.missing_whole) == (found, found, found, 0)
 
 
 def test_where_all_matches_are_equally_easy_it_meets_the_truth() -> None:

@@ -314,6 +314,16 @@ def test_yes_and_no_are_no_probabilities(project: Settings, tmp_path: Path) -> N
     assert f"holds the probability '{table['probability'][0]}'; each is a number" in failed.error
 
 
+def test_a_pair_that_a_file_scores_twice_is_named(project: Settings, tmp_path: Path) -> None:
+    """By its own ids, wherever in the file it stands."""
+    path = write_table(project, tmp_path / "mine.csv")
+    lines = path.read_text().splitlines()
+    _, image, caption = lines[7].split(",")
+    path.write_text("\n".join([*lines, lines[7]]) + "\n")
+
+    assert f"scores image {image} with caption {caption} twice" in label(project, "--scores", str(path)).error
+
+
 def test_a_table_that_lacks_a_column_says_what_it_wants(project: Settings, tmp_path: Path) -> None:
     """In words that are a sentence."""
     table = tmp_path / "mine.csv"

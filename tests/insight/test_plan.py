@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -72,7 +73,7 @@ def test_a_pilot_is_no_random_sample_of_candidates_that_came_later(piloted: Path
 
 
 def test_fused_scores_that_lack_a_candidate_are_not_planned_by(piloted: Path) -> None:
-    """As those of candidates that came after `mitl fuse`."""
+    """As those of candidates that came after `mitl fuse`. Answers that nothing drew stand for all candidates."""
     settings = project_settings(piloted)
     with open_context(settings, SANDBOX, read_only=True) as context:
         project = read_project(context.session, settings, SANDBOX)
@@ -82,6 +83,8 @@ def test_fused_scores_that_lack_a_candidate_are_not_planned_by(piloted: Path) ->
 
     assert sample(project, found, fused, 0).scored_by == "fusion"
     assert sample(project, found, fused[:-1], 0).scored_by == "annotators"
+    chosen = replace(found, drawn=np.zeros(len(found.answered), np.bool_))
+    assert sample(project, chosen, fused, 0).pilot.weights.sum() == pytest.approx(len(found.pairs))
 
 
 def test_everything_is_priced_as_publishing_would_be(piloted: Path, said: dict) -> None:

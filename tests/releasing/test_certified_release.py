@@ -295,15 +295,17 @@ def test_a_set_is_held_against_what_an_audit_refused_as_against_what_it_found(tm
 
 
 def test_an_audit_that_cannot_certify_says_so_in_one_line():
-    """An open answer, or one worker who gave most of them."""
+    """An open answer, one worker who gave most of them, or a draw from a part of the pool alone."""
     data = world()
     record = audit_record(data.merged)
     lacking = record.audited.assign(first=np.int8(NONE), second=np.int8(NONE), third=np.int8(NONE))
     alone = record.answers.assign(worker="A3")
+    part = dataclasses.replace(record.design, strata=record.design.strata[:1])
 
     for broken, line in (
         (dataclasses.replace(record, audited=lacking), "lacks 147 answers on 69 of its 69 pairs"),
         (dataclasses.replace(record, answers=alone), "one worker gave 100.0 %"),
+        (dataclasses.replace(record, design=part), "hold 58 of the 180 pairs of the pool"),
     ):
         with pytest.raises(AuditError, match=line):
             certified(broken, data.merged, Exclusions(), data.proposals, ())

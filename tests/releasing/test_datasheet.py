@@ -104,7 +104,7 @@ def test_counts_of_workers_say_who_is_counted(tmp_path, tmp_path_factory):
 
 @pytest.mark.slow
 def test_no_command_writes_its_file_into_a_release(project):
-    """Reports and tables; the release verifies as before."""
+    """Reports, tables, backups and keys; the release verifies as before."""
     release = project / "release"
     for name in ("release", "other"):
         sheet_of(project_settings(project), name)
@@ -115,12 +115,17 @@ def test_no_command_writes_its_file_into_a_release(project):
         ("evaluate", "--csv", release / "scores.csv"),
         ("analyse", "workers", "--csv", release / "tables"),
         ("workers", "--csv", release / "workers.csv"),
+        ("db", "backup", release / "backup"),
+        ("crowd", "keys", "--sandbox", "--export", release / "keys"),
         ("compare", project / "other", release, "--differences", release / "differences.csv"),
     )
 
     for command in commands:
         refused = mitl(*map(str, command), "--project", project)
         assert refused.status == 1 and "lies in a release" in refused.error, command
+    for made in (("init", str(release / "p"), "--dataset", "scenes"), ("demo", str(release / "p"))):
+        refused = mitl(*made)
+        assert refused.status == 1 and "lies in a release" in refused.error, made
     assert sorted(release.iterdir()) == before
     assert verify_release(release).differences == ()
 

@@ -134,6 +134,18 @@ def test_counts_of_the_manifest_are_taken_again_from_the_tables(tmp_path):
         ):
             path.write_text(json.dumps(manifest | {"counts": manifest["counts"] | edit}))
             assert f"manifest.json counts {next(iter(edit))}" in verify(folder).refusal
+    folder = write_ratings(tmp_path / "s", rated_world()).folder
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name in ("ratings", "ratings_counted", "ratings_repeated", "workers"):
+        counts = manifest["counts"] | {name: 10**6}
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"counts": counts}))
+        assert f"manifest.json counts {name} as 1000000, but" in verify(folder).refusal
+    table = pq.read_table(folder / "ratings.parquet")
+    for name in ("counted", "worker"):
+        pq.write_table(table.drop(name).append_column(name, [[[1]] * len(table)]), folder / "ratings.parquet")
+        seal(folder)
+        with pytest.raises(ReleaseError, match="is not such a table of a release"):
+            verify(folder)
 
 
 def test_croissant_vouches_for_the_same_files_as_the_manifest(tmp_path):

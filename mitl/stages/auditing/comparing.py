@@ -10,7 +10,7 @@ import numpy as np
 
 from mitl.audits.planning import Guess
 from mitl.audits.pool import Pool, RemainderOf
-from mitl.core.arrays import Floats, Ints, contains, pack_ids, unpack_ids
+from mitl.core.arrays import Floats, Ints, contains, pack_ids, places, unpack_ids
 from mitl.errors import UsageError
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.rank_groups import DEPTH, Influence, bands, influence, wanted_pairs
@@ -44,6 +44,9 @@ class Compared:
 
         Args:
             positives: packed and ascending.
+
+        Raises:
+            UsageError: no pair's label would change how the models differ.
         """
         parts = list(self.by_direction.values())
         packed = np.concatenate([pairs for _, pairs in parts])
@@ -54,6 +57,11 @@ class Compared:
         held = positives[pool.holds(positives)]
         others = pool.holds(pairs) & ~contains(held, pairs)
         pairs, spread, chance = pairs[others], spread[others], chance[others]
+        if len(pairs) and not spread.any():
+            raise UsageError(
+                f"{', '.join(self.names)} rank the pairs that are left alike, so no answer tells them apart; name "
+                "other models, or leave --compare out"
+            )
         band = bands(np.sqrt(spread), len(BANDS))
         guesses, members = [Guess("positives", len(held), len(held), 1 - WRONG)], [held]
         for place, name in enumerate(BANDS):
@@ -75,7 +83,8 @@ class Compared:
         factor = np.array([guess.size for guess in strata.guesses]) / np.maximum(weights, 1e-12)
         rows = []
         for direction, (effects, pairs) in self.by_direction.items():
-            factors = factor[listed["stratum"].to_numpy()[np.searchsorted(pair_ids, pairs)]]
+            at = places(pair_ids, pairs)  # a reference that a model ranks is no pair of the pool
+            factors = np.where(at < 0, 0.0, factor[listed["stratum"].to_numpy()[at]])
             for a, b in combinations(range(len(self.names)), 2):
                 difference = float(effects.expected[a] - effects.expected[b])
                 variance = factors @ ((effects.effects[a] - effects.effects[b]) ** 2 * effects.doubt)

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, MetaData
 from sqlalchemy.orm import Session
 
 from mitl.campaign.standing import false_standings
-from mitl.core.whole_files import part_name, remove_dead_parts, sync_folder, to_disk
+from mitl.core.whole_files import part_name, refuse_within, remove_dead_parts, sync_folder, to_disk
 from mitl.crowd_server.store import models as crowd_checks
 from mitl.crowd_server.store.models import CrowdBase
 from mitl.db import migrate, tables
@@ -84,8 +84,10 @@ def backup(
 
     Raises:
         StoreError: there is no database, the target holds another state or something else, or there is no room.
+        ReleaseError: the target lies in a release.
     """
     target = target.absolute()
+    refuse_within(target)
     with _told(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_dead_parts(target.parent)

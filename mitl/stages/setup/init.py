@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from annotators.catalog import rehearsal
-from mitl.core.whole_files import nothing_on_a_full_disk
+from mitl.core.whole_files import nothing_on_a_full_disk, refuse_within
 from mitl.datasets.assembling import content_hash, require_same
 from mitl.datasets.checking import Checked
 from mitl.db.engine import parse_url
@@ -71,7 +71,12 @@ def ensure_config(
 
 @contextmanager
 def whole_project(settings: Settings) -> Iterator[None]:
-    """Leave nothing of a new project where the disk is full before all of it is there."""
+    """Leave nothing of a new project where the disk is full before all of it is there.
+
+    Raises:
+        ReleaseError: it would lie in a release.
+    """
+    refuse_within(settings.project / CONFIG_FILE)
     url = parse_url(settings.db_url)
     database = url.database if url.get_backend_name() == "sqlite" else None
     beside = ("", "-wal", "-shm", "-journal") if database else ()
