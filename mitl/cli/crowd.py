@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import DOLLARS, FILE, App, common, environment_options, refuse_beside
+from mitl.cli.app import DOLLARS, FILE, App, common, environment_options, refuse_beside, refuse_idle
 from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
 from mitl.errors import UsageError
 from mitl.records import Environment
@@ -223,6 +223,9 @@ def keys(app: App, environment: Environment | None, credentials: Path | None) ->
     from mitl.stages import serve
 
     if credentials is None:
+        refuse_idle(
+            ("sandbox", "live"), "says whose pair --export writes; add --export FILE, or leave it out"
+        )
         app.finish(serve.keys(app.settings))
     else:
         app.finish(serve.export_keys(app.settings, needed(environment), credentials))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mitl.cli import CommandGroup
-from mitl.cli.app import PLACE, SHARE, App, Number, WayChoice, common, environment_options
+from mitl.cli.app import PLACE, SHARE, App, Number, WayChoice, common, environment_options, refuse_idle
 from mitl.cli.publish import BILL, Posting, limit_option, posting_options, require_environment, workers_option
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
@@ -94,6 +94,9 @@ def publish_command(
     """
     from mitl.campaign.kinds.rankings.systems import PreferenceStudy
 
+    if asked["again"]:
+        built = ("queries", "top_k", "per_hit", "controls")
+        refuse_idle(built, "means nothing beside --again, which asks pages as they were; leave it out")
     study = PreferenceStudy(
         environment=require_environment(environment),
         direction=Direction(direction),

@@ -71,7 +71,7 @@ _GUESSES = re.compile(r"\n(?:\t|DETAIL:).*")
 def name_of(url: URL) -> str:
     """The database's name for messages, without passwords, of which the key of a certificate may have one too."""
     if url.get_backend_name() == "sqlite":
-        return Path(url.database or ":memory:").name
+        return Path(url.database or ":memory:").name or str(url.database)
     plain = url.set(drivername="postgresql").difference_update_query(["password", "sslpassword"])
     return plain.render_as_string(hide_password=True)
 
@@ -130,7 +130,9 @@ def reason(error: DBAPIError, url: URL) -> str:
     text = " ".join(_GUESSES.sub("", str(primary or original)).split())
     password = url.password or url.query.get("password")
     for secret in [password] if isinstance(password, str) else password or ():
-        text = text.replace(secret, "***")
+        # One or two letters are within the driver's own words, which would be no words any more.
+        edge = r"\b" if len(secret) < 3 else ""
+        text = re.sub(f"{edge}{re.escape(secret)}{edge}", "***", text)
     return text
 
 

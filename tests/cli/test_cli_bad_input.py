@@ -237,6 +237,13 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (2, ("crowd", "operator", "--base-url", "http://a b"), "in letters, digits, hyphens and points"),
         (2, ("crowd", "panel", "visits", "p", "--replace"), "the file of --out; add --out FILE"),
         (2, ("collect", "show", "--replace"), "the file of --out; add --out FILE"),
+        (2, ("crowd", "keys", "--sandbox"), "--sandbox says whose pair --export writes; add --export FILE"),
+        (
+            2,
+            ("prefer", "publish", "--sandbox", "--again", "--queries", "3"),
+            "--queries means nothing beside --again",
+        ),
+        (1, ("status", "--db", "sqlite:///."), "cannot use .: unable to open"),
         (
             1,
             ("train", "pvse-mini+bm25"),

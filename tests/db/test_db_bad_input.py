@@ -362,3 +362,15 @@ def test_the_drivers_guesses_are_left_out():
     assert reason(DBAPIError(None, None, Exception(said)), make_url("postgresql://me@127.0.0.1:1/x")) == (
         'connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused'
     )
+
+
+def test_a_password_of_one_letter_leaves_the_words_that_hold_it():
+    """A longer one is hidden wherever it stands."""
+    said = "a role named abc of a server at abcd"
+
+    for secret, told in (
+        ("a", "*** role named abc of *** server at abcd"),
+        ("abc", "a role named *** of a server at ***d"),
+    ):
+        url = make_url(f"postgresql://me:{secret}@127.0.0.1:1/x")
+        assert reason(DBAPIError(None, None, Exception(said)), url) == told
