@@ -23,7 +23,7 @@ from mitl.campaign.bill import (
     terms_of,
 )
 from mitl.campaign.kinds import fitting, kind_of, wording_of
-from mitl.campaign.kinds.protocol import CampaignKind, Met, Plan, PostedBatch, Request, Wording
+from mitl.campaign.kinds.protocol import CampaignKind, Met, Plan, PostedBatch, Request, Wording, kept_off
 from mitl.campaign.pages import Pages
 from mitl.campaign.posting import CREATE, HitTypes, Sweep, create_call, create_hit, token
 from mitl.campaign.validating import DueHit
@@ -292,7 +292,7 @@ def post_planned(run: PostingRun, pages: Pages) -> int:
     hit_types = HitTypes(client, run.context.settings)
     types = {
         hit.id: hit_types.of(of.wording.template, of.row.reward_cents, who)
-        for hit, who in zip(due, met, strict=True)
+        for hit, who in zip(due, kept_off(met), strict=True)
         for of in [batches[hit.batch_id]]
     }
     questions: dict[int, str] = {}

@@ -61,9 +61,8 @@ class HitTypes:
         self._finished = exclusion_qualification(client, settings.project_id)
         self._ids: dict[tuple[str, int, frozenset[str]], str] = {}
 
-    def of(self, template: HitTemplate, reward_cents: int, met: Sequence[frozenset[str]]) -> str:
-        """The id of the type of a wording at a price, not seen by who has met all questions of a page either."""
-        off = frozenset[str]().union(*met[:1]).intersection(*met)
+    def of(self, template: HitTemplate, reward_cents: int, off: frozenset[str]) -> str:
+        """The id of the type of a wording at a price, not seen by the workers ``off`` either."""
         key = template.name, reward_cents, off
         if key not in self._ids:
             about = template.title, template.description, template.keywords

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from botocore import xform_name
 from botocore.validate import ParamValidator
 
-from mitl.campaign.kinds.protocol import Wording
+from mitl.campaign.kinds.protocol import Wording, kept_off
 from mitl.campaign.pages import Pages
 from mitl.campaign.posting import HitTypes, create_hit
 from mitl.crowd.client import MTurkClient
@@ -69,7 +69,7 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
         context.progress("check", len(due)) as advance,
     ):
         types = HitTypes(client, context.settings)
-        for due_hit, who in zip(due, met, strict=True):
+        for due_hit, who in zip(due, kept_off(met), strict=True):
             try:
                 pages.kind.check_page(due_hit.items, due_hit.hit.key)
                 pages.check(due_hit.items, due_hit.wording)

@@ -9,6 +9,7 @@ from publish_kit import SamePeople, bill, kept_off, proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, run_publish
 
+from mitl.campaign.kinds import protocol
 from mitl.campaign.kinds.similarity.planning import RatePairs
 from mitl.db.session import open_database
 from mitl.db.store import open_work
@@ -81,6 +82,18 @@ def test_a_page_of_a_study_is_not_offered_to_those_who_compared_before(tmp_path)
         query = "SELECT mturk_worker_id FROM worker w JOIN assignment a ON a.worker_id = w.id WHERE a.id <> 1 AND "
         same = "a.hit_id = (SELECT hit_id FROM assignment WHERE id = 1)"
         assert kept_off(settings) == [set(session.scalars(text(query + same)))] != [set()]
+
+
+def test_of_many_sets_of_people_those_are_kept_off_that_save_most():
+    """Each is a group of HITs more for workers to choose among; a page with a question for all is offered to all."""
+    a, *rest = [frozenset({f"w{number}"}) for number in range(40)]
+    pages = [[who, who] for who in rest] + [[a, a]] * 2 + [[a, frozenset()], []]
+
+    off = protocol.kept_off(pages)
+
+    assert off[-4:] == [a, a, frozenset(), frozenset()]
+    assert [bool(who) for who in off[:-4]] == [True] * 29 + [False] * 10
+    assert all(who in (set(), page[0]) for who, page in zip(off[:-1], pages[:-1], strict=True))
 
 
 def others(settings: Settings, worker: int) -> set[str]:

@@ -348,7 +348,7 @@ def test_a_page_is_posted_to_whom_the_server_cannot_keep_away_and_to_nobody_for_
         pytest.raises(CrowdError, match="not this one") if is_told else nullcontext(),
         ValidatingClient(Refusing()) as client,
     ):
-        HitTypes(client, settings).of(load_template("pairs-plain"), 50, [frozenset({"w1"})])
+        HitTypes(client, settings).of(load_template("pairs-plain"), 50, frozenset({"w1"}))
 
 
 def test_an_interrupted_run_is_completed_with_its_audit_questions(settings):

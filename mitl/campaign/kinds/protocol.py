@@ -6,6 +6,7 @@ page looks, where questions and answers are stored, what an answer says and whet
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypedDict, TypeVar
@@ -142,6 +143,20 @@ class Leftover:
 WhoMet = Sequence[Sequence[frozenset[str]]]
 
 
+MOST_GROUPS = 30
+"""HIT types of one run that somebody is not offered. Workers see one group of HITs for each; and the more people work,
+the less often one of them meets again what they have answered."""
+
+
+def kept_off(who: WhoMet) -> list[frozenset[str]]:
+    """For each page those who are not offered it, as they have met all of it; of more than `MOST_GROUPS` such sets of
+    people those that save most, and nobody elsewhere."""
+    met = [frozenset.intersection(*page) if page else frozenset() for page in who]
+    pages = Counter(people for people in met if people)
+    saving = sorted(pages, key=lambda people: pages[people] * len(people), reverse=True)[:MOST_GROUPS]
+    return [people if people in saving else frozenset() for people in met]
+
+
 @dataclass(frozen=True, slots=True)
 class Met:
     """What pages ask that people have answered before, and who is left to answer it."""
@@ -166,7 +181,7 @@ class Met:
         return cls(
             len(asked),
             hits=sum(map(any, who)),
-            kept_off=sum(bool(frozenset.intersection(*page)) for page in who if page),
+            kept_off=sum(map(bool, kept_off(who))),
             people=len(people),
             left=min(len(people - workers) for workers in asked),
         )
