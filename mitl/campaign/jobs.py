@@ -96,9 +96,10 @@ def make_job(run: PostingRun, sweep: Sweep, announce: Callable[[str], None]) -> 
         if plan.n_hits == 0:
             return plan
         who = kind.who_met(session, run.context.environment, plan.pages)
-        loads = answer_store.worker_loads(session, run.context.environment)
-        people = {load.worker for load in loads if not (load.excluded or load.capped)}
-        plan = dataclasses.replace(plan, met=Met.of(who, people))
+        if any(map(any, who)):
+            loads = answer_store.worker_loads(session, run.context.environment)
+            people = {load.worker for load in loads if not (load.excluded or load.capped)}
+            plan = dataclasses.replace(plan, met=Met.of(who, people))
         terms = terms_of(settings, request, template, kind.estimate(template, plan))
         earlier = earlier_batches(run)
         charges_fee, asked = run.endpoint.charges_fee, request.reward_cents

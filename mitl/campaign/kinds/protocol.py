@@ -142,7 +142,6 @@ class Leftover:
 
 WhoMet = Sequence[Sequence[frozenset[str]]]
 
-
 MOST_GROUPS = 30
 """HIT types of one run that somebody is not offered. Workers see one group of HITs for each; and the more people work,
 the less often one of them meets again what they have answered."""
@@ -153,8 +152,9 @@ def kept_off(who: WhoMet) -> list[frozenset[str]]:
     people those that save most, and nobody elsewhere."""
     met = [frozenset.intersection(*page) if page else frozenset() for page in who]
     pages = Counter(people for people in met if people)
-    saving = sorted(pages, key=lambda people: pages[people] * len(people), reverse=True)[:MOST_GROUPS]
-    return [people if people in saving else frozenset() for people in met]
+    saving = sorted(pages, key=lambda people: pages[people] * len(people), reverse=True)
+    chosen = set(saving[:MOST_GROUPS])
+    return [people if people in chosen else frozenset() for people in met]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +174,8 @@ class Met:
 
     @classmethod
     def of(cls, who: WhoMet, people: Set[str]) -> Self:
-        """Of pages, with those who met their questions and those who have worked so far and may go on."""
+        """Of pages with such questions, who met them, and the people who have worked so far and may go on."""
         asked = [workers for page in who for workers in page if workers]
-        if not asked:
-            return cls()
         return cls(
             len(asked),
             hits=sum(map(any, who)),
