@@ -180,7 +180,7 @@ def test_a_release_names_the_files_that_ratings_were_read_from(project):
 
     sheet, unnamed = (Path(folder, "datasheet.md").read_text() for folder in ("named", "unnamed"))
     assert (
-        f"ratings that were read from sits \\[a\\].csv (1 rating, SHA-256 `{sums[0]}`) and "
+        f"`cxc` in the tables, were read from sits \\[a\\].csv (1 rating, SHA-256 `{sums[0]}`) and "
         f"more.csv (2 ratings, SHA-256 `{sums[1]}`) in the layout of Crisscrossed Captions" in sheet
     )
     assert "sits" not in unnamed
