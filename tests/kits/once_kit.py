@@ -75,7 +75,7 @@ hooks.EventAliaser._alias_name_cache = property(lambda self: _names, lambda self
 _accepts_kwargs = functools.cache(hooks.accepts_kwargs)
 hooks.accepts_kwargs = lambda handler: _accepts_kwargs(getattr(handler, "__func__", handler))
 
-# Each level that is set, by each command and server, has thousands of libraries' loggers forget theirs.
+# Each level that is set, by each command and server, has the hundreds of loggers of all libraries forget theirs.
 _set_level = logging.Logger.setLevel
 
 
