@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import logging
 import os
 import pickle
@@ -59,7 +60,7 @@ def _context_now(verify: object = True, cert: object = None, trust_env: bool = T
 
 _transport["create_ssl_context"] = httpx.create_ssl_context = _context_now
 
-# The requester API's description, what its events are called, and that each of a client's handlers takes all of them.
+# The requester API's description and what its events are called.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 _read_model = ClientCreator._load_service_model
 
@@ -72,8 +73,16 @@ def _model(loader: Any, *names: str) -> Any:
 ClientCreator._load_service_model = lambda self, *names: _model(self._loader, *names)
 _names: dict[str, str] = {}
 hooks.EventAliaser._alias_name_cache = property(lambda self: _names, lambda self, own: None)
-_accepts_kwargs = functools.cache(hooks.accepts_kwargs)
-hooks.accepts_kwargs = lambda handler: _accepts_kwargs(getattr(handler, "__func__", handler))
+_accepts_kwargs = hooks.accepts_kwargs
+
+
+def _accepts_kwargs_by_code(handler: Any) -> bool:
+    """What signature inspection says of a function; nothing is kept, as most handlers hold their client."""
+    code = getattr(handler, "__code__", None)
+    return bool(_accepts_kwargs(handler) if code is None else code.co_flags & inspect.CO_VARKEYWORDS)
+
+
+hooks.accepts_kwargs = _accepts_kwargs_by_code
 
 # Each level that is set, by each command and server, has the hundreds of loggers of all libraries forget theirs.
 _set_level = logging.Logger.setLevel
