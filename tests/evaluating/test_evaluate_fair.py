@@ -16,7 +16,7 @@ from mitl.positives.loading import read_release
 from mitl.positives.release import write_release
 from mitl.records import IdKind, Pair
 from mitl.stages.evaluating.fair import FairComparison, FairFigure
-from mitl.stages.evaluating.models import ModelSide, Sides
+from mitl.stages.evaluating.models import Sides
 from mitl.stages.evaluating.positive_sets import read_audited_release
 from mitl.stages.evaluating.tables import fair_lines
 
@@ -159,10 +159,7 @@ def test_a_lone_no_speaks_against_what_entered_the_release_after_the_draw(tmp_pa
     configuration = {**data.configuration, "audit": audit.named}
     grown = dataclasses.replace(data, merged=merged, audit=audit, configuration=configuration)
     folder = write_release(tmp_path / "grown", grown).folder
-    sides = Sides(
-        ModelSide.of("image", sorted(data.image_ids.values())),
-        ModelSide.of("caption", sorted(data.caption_ids.values())),
-    )
+    sides = Sides.named(data.image_ids.values(), data.caption_ids.values())
 
     release = read_audited_release(folder, read_release(folder).by_query, sides)
     assert not release.matches.any()

@@ -26,13 +26,15 @@ from evaluate_kit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mitl.datasets.assembling import assemble
 from mitl.errors import MetricError
 from mitl.metrics import ListRankings, Positives, score_metrics, table
 from mitl.metrics.positives import QueryValues
 from mitl.metrics.table import METRICS as TABLE
 from mitl.metrics.table import Metric, first_rank
+from mitl.records import Caption, Image
 from mitl.stages.evaluating.figures import Sampling, Scored, compare, figures, rsums
-from mitl.stages.evaluating.models import Block, ModelSide, Sides, caption_groups
+from mitl.stages.evaluating.models import Block, Sides, caption_groups
 
 
 @pytest.fixture(autouse=True)
@@ -370,12 +372,13 @@ def test_rsum_is_the_sum_of_six_recalls(place):
 
 def test_rsum_draws_an_image_with_the_captions_that_were_written_for_it():
     """What i2t and t2i of an image have in common does not average out, so that its interval is theirs together."""
-    images = ModelSide.of("image", [f"{number}.jpg" for number in range(60)])
-    captions = ModelSide.of(
-        "caption", [f"{number}.jpg#{place}" for number in range(60) for place in range(5)]
+    sides = Sides.named(
+        [f"{number}.jpg" for number in range(60)],
+        [f"{number}.jpg#{place}" for number in range(60) for place in range(5)],
     )
+    images, captions = sides.images, sides.captions
     image_of = {caption: caption.split("#")[0] for caption in captions.ids}
-    groups = caption_groups(Sides(images, captions), image_of)
+    groups = caption_groups(sides, image_of)
 
     def rows(model, hits):
         hit = {f"{number}.jpg" for number in hits}
@@ -417,14 +420,33 @@ def test_text_ids_are_ranked_in_their_own_order(place):
         caption_ids=np.array(captions),
     )
     from mitl.stages.evaluating.model_files import read_model
-    from mitl.stages.evaluating.models import ModelSide, Sides
+    from mitl.stages.evaluating.positive_sets import searched
     from mitl.stages.evaluating.request import ModelFiles
 
     raw = read_model(ModelFiles("text", similarities=place / "text.npz"), "dot")
-    sides = Sides(ModelSide.of("image", raw.held("image")), ModelSide.of("caption", raw.held("caption")))
+    sides = searched([raw], None, whole_split=False)
 
     assert sides.captions.ids == ("a.jpg#0", "a.jpg#1", "b.jpg#0")
     assert raw.fitted(sides, ()).similarities is not None
+
+
+def test_integers_beside_texts_are_ranked_as_texts_as_in_a_project(place):
+    """Pictures 2 and 10 with captions 2#0 and 10#0, as a table without caption ids gives them: 10 before 2."""
+    from mitl.stages.evaluating.model_files import read_model
+    from mitl.stages.evaluating.positive_sets import searched
+    from mitl.stages.evaluating.request import ModelFiles
+
+    images, captions = ["2", "10"], ["2#0", "10#0"]
+    held = {"image_ids": np.array([2, 10]), "caption_ids": np.array(captions)}
+    np.savez(place / "mixed.npz", similarities=np.zeros((2, 2), np.float32), **held)
+    project = assemble("t", "table", map(Image, images), map(Caption, captions, images, captions), source="t")
+
+    sides = searched(
+        [read_model(ModelFiles("m", similarities=place / "mixed.npz"), "dot")], None, whole_split=False
+    )
+
+    assert sides.images.ids == tuple(image.external_id for image in project.images) == ("10", "2")
+    assert sides.captions.ids == tuple(caption.external_id for caption in project.captions)
 
 
 @given(

@@ -41,11 +41,9 @@ class ModelSide:
     number_of: Mapping[str, int]
 
     @classmethod
-    def of(cls, modality: Modality, ids: Iterable[str]) -> ModelSide:
+    def of(cls, modality: Modality, ids: Iterable[str], kind: IdKind) -> ModelSide:
         """A side of these ids in tie order; integers are their own numbers, texts are numbered from 0."""
-        distinct = set(ids)
-        kind = id_kind(distinct)
-        ordered = tuple(sorted(distinct, key=tie_key(kind)))
+        ordered = tuple(sorted(set(ids), key=tie_key(kind)))
         numbers = [int(name) for name in ordered] if kind is IdKind.INTEGER else range(len(ordered))
         return cls.numbered(modality, dict(zip(ordered, numbers, strict=True)))
 
@@ -82,6 +80,13 @@ class Sides:
     captions: ModelSide
     references: Mapping[Direction, Mapping[int, frozenset[int]]] = field(default_factory=dict)
     """Direction → query → items that it may not find: a composed query its reference, and the other way round."""
+
+    @classmethod
+    def named(cls, images: Iterable[str], captions: Iterable[str]) -> Sides:
+        """Both sides in the tie order that a project of these ids has: by value only if all of both are integers."""
+        images, captions = list(images), list(captions)
+        kind = id_kind([*images, *captions])
+        return cls(ModelSide.of("image", images, kind), ModelSide.of("caption", captions, kind))
 
     def with_references(self, references: Mapping[str, str]) -> Sides:
         """The same with each composed query's reference, by external ids; those of other queries are left out."""

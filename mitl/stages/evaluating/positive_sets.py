@@ -144,16 +144,15 @@ def searched(raw: Sequence[RawModel], release: ByQuery | None, *, whole_split: b
     """
     if whole_split:
         originals = official_by_query("original")
-        return Sides(
-            ModelSide.of("image", originals[Direction.I2T]), ModelSide.of("caption", originals[Direction.T2I])
-        )
+        return Sides.named(originals[Direction.I2T], originals[Direction.T2I])
     whole = [model for model in raw if not isinstance(model, RankingModel)]
     if whole:
-        images, captions = (
-            ModelSide.of(side, next((model.held(side) for model in whole if side in model.sides), ()))
-            for side in ("image", "caption")
+        return Sides.named(
+            *(
+                next((model.held(side) for model in whole if side in model.sides), ())
+                for side in ("image", "caption")
+            )
         )
-        return Sides(images, captions)
     return _union(raw, release or {})
 
 
@@ -164,9 +163,8 @@ def _union(raw: Sequence[RawModel], release: ByQuery) -> Sides:
         queries, items = direction.ordered("image", "caption")
         listed[queries].update(table)
         listed[items].update(item for positives in table.values() for item in positives)
-    sides = []
+    named = {modality: set(ids) for modality, ids in listed.items()}
     for modality, ids in listed.items():
-        named: set[str] = set(ids)
         for model in raw:
             held = model.held(modality)
             if ids and held and ids.isdisjoint(held):
@@ -174,10 +172,8 @@ def _union(raw: Sequence[RawModel], release: ByQuery) -> Sides:
                     f"model {model.name!r} ranks none of the {len(ids):,} {modality}s of the release"
                     f"{strange_ids_hint(sorted(ids), held)}; rank them under the release's ids"
                 )
-            named.update(held)
-        sides.append(ModelSide.of(modality, named))
-    images, captions = sides
-    return Sides(images, captions)
+            named[modality].update(held)
+    return Sides.named(named["image"], named["caption"])
 
 
 Pairs = tuple[Ids, Ids]

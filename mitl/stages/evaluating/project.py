@@ -188,7 +188,7 @@ class CaptionTexts:
     @property
     def sides(self) -> Sides:
         """The captions and their images."""
-        return Sides(ModelSide.of("image", self.image_of.values()), ModelSide.of("caption", self.text_of))
+        return Sides.named(self.image_of.values(), self.text_of)
 
     def of(self, side: ModelSide) -> list[str]:
         """The texts of a side's captions, in its order; MetricError where one has none."""
