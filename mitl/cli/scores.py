@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import FILE, PLACE, App, WayChoice, common, environment_options
+from mitl.cli.app import FILE, PLACE, App, WayChoice, common, environment_options, refuse_idle
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -225,6 +225,12 @@ def evaluate(app: App, **given: Any) -> None:
         parse_metrics,
     )
 
+    if not any(given[name] for name in ("intervals", "against", "cxc")):
+        refuse_idle(
+            ("samples",), "is about intervals and tests; leave out --no-intervals, or give --against NAME"
+        )
+    if not any(given[name] for name in ("image_embeddings", "caption_embeddings", "models")):
+        refuse_idle(("similarity",), "is about embeddings in files; name them, or leave this option out")
     tasks = tuple(map(NamedTask, given["tasks"]))
     as_given = ("annotators", "baselines", "captions", "similarity", "csv", "latex")
     request = EvaluationRequest(

@@ -230,6 +230,12 @@ def test_ranked_items_outside_the_gallery_are_named(place):
         (2, (*EMBEDDINGS, "--against", "other"), "scored are: embeddings"),
         (2, (*EMBEDDINGS, "--against", "embeddings"), "needs a second model"),
         (2, (*EMBEDDINGS, "--samples", "0"), "'--samples'"),
+        (2, (*EMBEDDINGS, "--samples", "9", "--no-intervals"), "--samples is about intervals and tests"),
+        (
+            2,
+            ("--similarities", "similarities.npz", "--similarity", "dot"),
+            "--similarity is about embeddings",
+        ),
         (2, (*EMBEDDINGS, "--short", "minus-one"), "'--short'"),
         (1, (*EMBEDDINGS, "--cxc", "gone"), "no folder 'gone'"),
         (1, (*EMBEDDINGS, "--cxc", "release"), "'release' is not a folder of ratings"),
