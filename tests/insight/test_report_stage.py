@@ -35,8 +35,9 @@ from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.positives.pair_answers import majority_answers
-from mitl.records import Direction, Environment, JudgementSource, Label
+from mitl.records import Concept, Direction, Environment, JudgementSource, Label, Shortcoming
 from mitl.records.forms import TEXTS
+from mitl.records.questions import CONCEPT, SHORTCOMING
 from mitl.stages.analysing.multiplicity import multiplicities
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.evaluating.figures import SCORES_FILE
@@ -205,6 +206,17 @@ def test_found_matches_are_chosen_by_one_rule_whatever_people_answer(snapshot, r
     for one in found.shown:
         assert one.own_image != one.pair.image_id
         assert one.pair.text not in one.own_captions
+
+
+def test_what_was_ticked_is_told_in_one_order_whoever_answered_first(snapshot):
+    """That of the page, so that a report does not change with the harvest that brought an answer."""
+    twice = snapshot.judgements[snapshot.judgements["pair"] == snapshot.counting["pair"][0]].iloc[[0, 0]]
+    first, last = ({SHORTCOMING.column: masks, CONCEPT.column: masks} for masks in ([1, 6], [6, 1]))
+    (pair,) = unpack_pairs(twice["pair"].to_numpy()[:1])
+
+    told = [replace(snapshot, judgements=twice.assign(**ticks)).reasons(pair) for ticks in (first, last)]
+
+    assert told[0] == told[1] == (tuple(Shortcoming)[:3], tuple(Concept)[:3])
 
 
 def test_nobody_asked_has_found_nothing(snapshot):

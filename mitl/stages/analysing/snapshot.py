@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -331,8 +331,9 @@ class ProjectSnapshot:
         return len(distinct(self._on(pair, "worker")))
 
     def reasons(self, pair: Pair) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
-        """What its workers ticked, each once."""
-        return _ticked(self._on(pair, SHORTCOMING.column), self._on(pair, CONCEPT.column))
+        """What its workers ticked, each once and in the order of the page, whoever answered first."""
+        columns = SHORTCOMING.column, CONCEPT.column
+        return _ticked(*(int(np.bitwise_or.reduce(self._on(pair, column))) for column in columns))
 
     @cached_property
     def faults(self) -> pd.Series[Any]:
@@ -347,7 +348,7 @@ class ProjectSnapshot:
         )
         kinds, of_kind = coded(shortcomings << len(CONCEPT.choices) | concepts)
         masks = [divmod(kind, 1 << len(CONCEPT.choices)) for kind in kinds.tolist()]
-        parts = [wrong_parts(*_ticked([shortcoming], [concept])) for shortcoming, concept in masks]
+        parts = [wrong_parts(*_ticked(*both)) for both in masks]
         found = pd.Series(map(parts.__getitem__, of_kind), rows["pair"].to_numpy()[first], object)
         return found[found.astype(bool)]
 
@@ -358,15 +359,10 @@ class ProjectSnapshot:
         return self.truth_of(self.image_ids[pair.image_id], self.caption_ids[pair.caption_id]).label
 
 
-def _ticked(
-    shortcomings: Iterable[int], concepts: Iterable[int]
-) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
-    """What the masks of both questions say was ticked, each once."""
-    named, ways = (
-        dict.fromkeys(choice.value for mask in masks for choice in question.chosen(mask))
-        for question, masks in ((SHORTCOMING, shortcomings), (CONCEPT, concepts))
-    )
-    return tuple(map(Shortcoming, named)), tuple(map(Concept, ways))
+def _ticked(shortcomings: int, concepts: int) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
+    """What the masks of both questions say was ticked."""
+    named = tuple(Shortcoming(choice.value) for choice in SHORTCOMING.chosen(shortcomings))
+    return named, tuple(Concept(choice.value) for choice in CONCEPT.chosen(concepts))
 
 
 _ANSWER = ("label", "n_judgements", "probability")
