@@ -26,7 +26,7 @@ from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, StoredHit
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
-from mitl.records import HitState, several
+from mitl.records import UNDECIDED, HitState, several
 from mitl.records.results import listed
 from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S, Settings
 
@@ -140,7 +140,8 @@ class Sweep:
     orphans: tuple[ListedHit, ...]
     """HITs of this project that no row of this database stands for, as after restoring an older backup."""
     gone: tuple[StoredHit, ...]
-    """Posted HITs that the server has deleted before their work was done; closed here, so that it is asked again."""
+    """Posted HITs that the server has deleted before their work was done, but for those with work that waits for a
+    decision; closed here, so that it is asked again."""
     unfetched: tuple[StoredHit, ...]
     """Deleted HITs with submissions that are not stored here yet; a harvest brings them in and closes them."""
     overlooked: int
@@ -188,10 +189,12 @@ def sweep_server(context: Context, client: MTurkClient, listed: Iterable[ListedH
     with reading(session):
         stored_hits = hit_store.hits(session, environment)
         stored = answer_store.stored_counts(session, environment)
+        waiting = {row.hit_id for row in answer_store.assignments(session, environment, UNDECIDED)}
     missing = look_up_missing(client, stored_hits, on_server)
     deleted = {hit: there for hit, there in missing.items() if there is None or there.status == DISPOSED}
     unfetched = [hit for hit, there in deleted.items() if there and there.n_submitted > stored.get(hit.id, 0)]
-    gone = [hit for hit in deleted if hit not in unfetched]
+    # Asked again before a person has decided, what they then accept would be paid twice.
+    gone = [hit for hit in deleted if hit not in unfetched and hit.id not in waiting]
     hit_store.set_state(session, [hit.id for hit in gone], HitState.CLOSED)
     session.commit()
     prefix = annotation_prefix(context.settings.project_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from harvest_kit import on_server
+from harvest_kit import fail_controls, on_server, queued
 from posted_kit import copy_project, forget, keys, make_posted, talking
 from publish_kit import proposed
 from sqlalchemy import text
@@ -21,10 +21,12 @@ from mitl.crowd_server import admin
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.errors import CrowdError, EndpointError
-from mitl.records import Environment, HitState
+from mitl.records import Decision, Environment, HitState
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import delete, expire
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.reviewing.decisions import Ruling
+from mitl.stages.reviewing.review import rule
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +129,24 @@ def test_a_hit_deleted_after_all_its_work_came_in_is_closed_without_a_word(asked
 
     assert (result.counts["hits_gone"], result.warnings) == (0, ())
     assert "b1:1:1" in keys(asked, HitState.CLOSED)
+
+
+def test_a_deleted_hit_whose_work_waits_for_a_person_is_not_asked_again(asked):
+    """Its answers count once they are accepted; asked again before, its pairs would be paid twice."""
+    simulate(asked, SANDBOX)
+    fail_controls(asked)
+    harvest(asked, SANDBOX)
+    n_queued, first = len(queued(asked)), keys(asked, HitState.POSTED)["b1:1:1"]
+    with talking(asked) as (_, client):
+        [submission] = client.list_assignments(first)
+        client.approve(submission.assignment_id)
+        client.delete(first)
+
+    assert run_publish(asked).status == "nothing_to_do"
+    rule(asked, [Ruling(number, Decision.APPROVE) for number in queued(asked)], SANDBOX)
+    harvest(asked, SANDBOX)
+    assert len(keys(asked, HitState.CLOSED)) == n_queued
+    assert run_publish(asked).status == "nothing_to_do"
 
 
 def test_a_hit_that_the_server_has_forgotten_is_gone(asked):
