@@ -176,7 +176,7 @@ def revoke(engine: Engine, invitation_id: int, *, clock: Clock = utc_now) -> Non
     if environment is not None:
         # In turn with those who accept HITs, so that nobody takes one unseen while what they hold is returned.
         with Database(engine).write(environment) as connection:
-            is_revoked = workers.revoke_invitation(connection, invitation_id, clock())
+            is_revoked = workers.revoke_invitation(Books(connection, environment, clock()), invitation_id)
     if not is_revoked:
         raise StoreError(
             f"no open invitation has the number {invitation_id}; `mitl crowd invitations` lists them"

@@ -103,7 +103,7 @@ class Bookkeeping:
             if finish == "submit":
                 leases.submit(books, lease, "<a/>")
             elif finish == "return":
-                leases.give_back(books.connection, lease.id)
+                leases.give_back(books, lease.id)
 
     def decide(self):
         approve, override = self.random.random() < 0.5, self.random.random() < 0.3
@@ -250,7 +250,7 @@ def test_a_hit_is_given_out_up_to_its_expiry_and_to_who_gave_it_back_from_their_
                 assert leases.find(at.connection, taken[0]).worker == books.workers[worker].mturk_id
                 assert leases.groups(at, books.workers[2]) == []
                 assert leases.accept(at, books.workers[2], books.type.mturk_id) is None
-                leases.give_back(at.connection, taken[0])
+                leases.give_back(at, taken[0])
             return taken is not None
 
     try:
@@ -295,6 +295,32 @@ def test_work_on_a_hit_that_expired_under_a_clock_that_ran_ahead_takes_no_other_
         with books.write() as at:
             balance = accounts.balance(at.connection, LIVE)
         assert (balance.held, balance.spent, balance.available) == (0, 140, 360)
+    finally:
+        books.close()
+
+
+@pytest.mark.parametrize("ends", ["give_back", "withdraw", "revoke"])
+def test_what_an_expired_hit_held_for_a_lease_is_free_once_it_is_returned(crowd_template, ends):
+    """Not only at the lease's old deadline: nobody can earn it any more."""
+    books = Bookkeeping(crowd_template, Random(0))
+    worker = books.workers[0]
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=2, lifetime_s=60)
+            own_id, _ = leases.accept(at, worker, books.type.mturk_id)
+        books.clock.advance(seconds=61)
+        with books.write() as at:
+            accounts.settle(at)
+            assert accounts.balance(at.connection, LIVE).held == 70
+            if ends == "give_back":
+                leases.give_back(at, own_id)
+            elif ends == "withdraw":
+                leases.withdraw(at, worker)
+            else:
+                assert worker_store.revoke_invitation(at, worker.invitation_id)
+            assert accounts.is_due(at)
+        books.books_balance()
+        assert admin.balance(books.engine, LIVE).held == 0
     finally:
         books.close()
 
@@ -391,7 +417,7 @@ def test_what_one_worker_holds_gives_back_or_submits_is_theirs_alone(crowd_templ
             before = leases.find(at.connection, rows[two.id])
             leases.withdraw(at, one)
             assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
-            leases.give_back(at.connection, rows[two.id])
+            leases.give_back(at, rows[two.id])
             assert held(at) == {three.id: rows[three.id]}
             leases.withdraw(at, two)
             leases.withdraw(at, three)

@@ -134,7 +134,9 @@ def revoke(site: Site, request: Request, fields: Fields) -> Response:
     """Close an invitation and shut out who came by it."""
     invitation = _invitation(site, request)
     with site.database.write(invitation.environment) as connection:
-        changed = workers.revoke_invitation(connection, invitation.id, site.clock())
+        changed = workers.revoke_invitation(
+            Books(connection, invitation.environment, site.clock()), invitation.id
+        )
     return back("revoked" if changed else "unchanged")
 
 

@@ -321,6 +321,18 @@ def settle_hit(books: Books, hit_id: int) -> None:
     change_row(books.connection, CrowdHit, hit_id, **values, settle_at=settle_at)
 
 
+_SETTLE_SOON = (
+    update(CrowdHit)
+    .where(CrowdHit.id.in_(bindparam("returned", expanding=True)), CrowdHit.expires_at <= bindparam("now"))
+    .values(settle_at=bindparam("now"))
+)
+
+
+def settle_soon(books: Books, hit_ids: Sequence[int]) -> None:
+    """Have the next ``settle`` free what those of these HITs that expired held for a lease that was returned."""
+    books.connection.execute(_SETTLE_SOON, {"returned": hit_ids, "now": books.now})
+
+
 def change_type(books: Books, hit_id: int, type_id: int, reward_cents: int) -> None:
     """Give a HIT another type, and hold what that pays; InsufficientFunds where the balance is too small."""
     settle_hit(books, hit_id)

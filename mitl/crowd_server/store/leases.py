@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Books, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
@@ -234,11 +235,13 @@ _RETURN = (
     update(CrowdAssignment)
     .where(CrowdAssignment.id == bindparam("own"))
     .values(state=AssignmentState.RETURNED)
+    .returning(CrowdAssignment.hit_id)
 )
 _WITHDRAW = (
     update(CrowdAssignment)
     .where(CrowdAssignment.worker_id == _ME, IS_LIVE)
     .values(state=AssignmentState.RETURNED, deadline_at=_NOW)
+    .returning(CrowdAssignment.hit_id)
 )
 _SUBMIT = Prepared(
     update(CrowdAssignment)
@@ -325,14 +328,15 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     return own_id, now
 
 
-def give_back(connection: Connection, assignment_id: int) -> None:
+def give_back(books: Books, assignment_id: int) -> None:
     """Return a HIT: it is free for others at once."""
-    connection.execute(_RETURN, {"own": assignment_id})
+    accounts.settle_soon(books, books.connection.scalars(_RETURN, {"own": assignment_id}).all())
 
 
 def withdraw(books: Books, worker: WorkerRow) -> None:
     """Return what this worker has open; they may take it again at once, should they change their mind."""
-    books.connection.execute(_WITHDRAW, {"me": worker.id, "now": books.now})
+    returned = books.connection.scalars(_WITHDRAW, {"me": worker.id, "now": books.now})
+    accounts.settle_soon(books, returned.all())
 
 
 def submit(books: Books, lease: LeaseRow, answer: str) -> bool:

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import token_hash, worker_id
+from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Books, Portion, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
@@ -115,6 +116,7 @@ _TAKE_BACK = (
         IS_LIVE,
     )
     .values(state=AssignmentState.RETURNED, deadline_at=bindparam("now"))
+    .returning(CrowdAssignment.hit_id)
 )
 _NOT_REVOKED = CrowdWorker.invitation_id.in_(select(Invitation.id).where(Invitation.revoked_at.is_(None)))
 _FIND = _WORKER.where(CrowdWorker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
@@ -145,13 +147,15 @@ def list_invitations(connection: Connection) -> list[InvitationRow]:
     return every(connection, InvitationRow, _INVITATION.order_by(Invitation.id.desc()))
 
 
-def revoke_invitation(connection: Connection, invitation_id: int, now: dt.datetime) -> bool:
+def revoke_invitation(books: Books, invitation_id: int) -> bool:
     """Close an invitation, shut out the workers who came by it and return what they hold; whether it was open."""
     is_open = (Invitation.id == invitation_id, Invitation.revoked_at.is_(None))
-    was_open = connection.execute(update(Invitation).where(*is_open).values(revoked_at=now)).rowcount == 1
-    if was_open:
-        connection.execute(_TAKE_BACK, {"own": invitation_id, "now": now})
-    return was_open
+    revoked = update(Invitation).where(*is_open).values(revoked_at=books.now)
+    if books.connection.execute(revoked).rowcount == 0:
+        return False
+    returned = books.connection.scalars(_TAKE_BACK, {"own": invitation_id, "now": books.now})
+    accounts.settle_soon(books, returned.all())
+    return True
 
 
 def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRow | None:

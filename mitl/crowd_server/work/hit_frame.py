@@ -149,7 +149,7 @@ def give_back(visitor: Visitor, fields: Fields) -> Response:
         if lease.submitted_at is not None:
             return RedirectResponse(f"/w/a/{token}", 303)
         if lease.is_live(visitor.now):
-            leases.give_back(books.connection, lease.id)
+            leases.give_back(books, lease.id)
     return RedirectResponse("/w?notice=returned", 303)
 
 
