@@ -149,6 +149,7 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
         rows = answers.assignments(session, SANDBOX)
         here = {row.key: (_sha(parses.raw(session, [row.id])[0].raw_xml), row.status.lower()) for row in rows}
         places = Counter(row.assignment_id for row in judgements.judgements(session, SANDBOX))
+        on_page = hits.hit_items(session, [row.hit_id for row in rows])
         # Of campaigns other than of pairs: what stands on their HITs, and what was answered.
         others = (
             (comparisons.comparisons, comparisons.answers),
@@ -162,7 +163,8 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
 
     assert len(here) == len(rows)
     assert here == {key: (sha, state) for key, (sha, state, _) in there.items()}
-    assert places == {row.id: 20 for row in rows if not any(page.get(row.hit_id) for page in pages)}
+    of_pairs = [row for row in rows if not any(page.get(row.hit_id) for page in pages)]
+    assert places == {row.id: len(on_page[row.hit_id]) for row in of_pairs}
     for page, answered in zip(pages, given, strict=True):
         assert {id_: len(found) for id_, found in answered.items() if found} == {
             row.id: len(page[row.hit_id]) for row in rows if page.get(row.hit_id)
