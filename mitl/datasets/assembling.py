@@ -168,5 +168,6 @@ def require_same(expected: str, data: RetrievalSet) -> None:
     if content_hash(data) != expected:
         raise DatasetError(
             f"this project holds other data than this {data.name!r} of {len(data.images):,} {data.form.nouns[0]} and "
-            f"{len(data.captions):,} {data.form.nouns[1]}: ids or texts differ; make another project folder for it"
+            f"{len(data.captions):,} {data.form.nouns[1]}: ids, texts, original positives or the order of an item's "
+            "positives differ; make another project folder for it"
         )

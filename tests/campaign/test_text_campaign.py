@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,18 @@ def test_init_again_finds_the_same_set_and_refuses_another(project, tmp_path):
     assert ok("init", "--dataset", "../small", "--json").json["status"] == "nothing_to_do"
     write_beir(tmp_path / "small", 24)
     assert "this project holds other data than this 'small' of 96 documents and 23 queries" in fails(
+        1, "init", "--dataset", tmp_path / "small"
+    )
+
+
+def test_init_says_that_only_the_order_of_positives_may_differ(project, tmp_path):
+    """A query's first positive is its own document, so that lines of qrels in another order are another set."""
+    shutil.copytree("../small", tmp_path / "small")
+    qrels = tmp_path / "small" / "qrels" / "test.tsv"
+    head, *lines = qrels.read_text().splitlines()
+    qrels.write_text("\n".join([head, *reversed(lines)]) + "\n")
+
+    assert "original positives or the order of an item's positives differ" in fails(
         1, "init", "--dataset", tmp_path / "small"
     )
 
