@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from crowd_kit import TYPE, Crowd, Task, Worker, engine_of, post_hit, running_crowd
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.admin import PanelPlan
@@ -217,7 +218,7 @@ class Walk:
                     self.go_on(person)
 
 
-@settings(max_examples=3, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=examples(3, 30), phases=[Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_visits_and_leases_are_as_modelled_whatever_comes_next(crowd_template, tmp_path_factory, seed):
     """Arrivals, consent, work, returns, late answers, closing and waiting; every visit comes to one end."""

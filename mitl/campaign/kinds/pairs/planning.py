@@ -195,7 +195,8 @@ def _candidates(session: Session, request: Campaign) -> tuple[list[Pair], list[P
     if under_way is not None and not request.drawn:
         raise RoundError(
             f"round {under_way.number} is open and asks only what it chose: add --chosen; or end it with "
-            "`mitl round close`, after which every candidate is asked as before"
+            "`mitl round close`, or `mitl round rollback` before it has posted all of that, after which every "
+            "candidate is asked as before"
         )
     return proposal_store.candidate_pairs(session, request.directions), []
 
