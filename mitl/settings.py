@@ -8,6 +8,7 @@ errors beside it, and add its import, 0.1 s, to every command.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,20 @@ def _integer(least: int | None = None, most: int | None = None) -> Read:
     return read
 
 
+def _project_id(value: object, name: str) -> str:
+    """As long as annotations and names of qualifications have room for. A colon tells their parts apart: the project
+    ``a`` would take the HITs of ``a:b`` for its own."""
+    if (
+        not isinstance(value, str)
+        or not re.fullmatch(r"[^\s:]([^:]{0,148}[^\s:])?", value)
+        or not value.isprintable()
+    ):
+        raise SettingsError(
+            f"{name} is {value!r}, but 1 to 150 letters, digits and hyphens are wanted, as `mitl init` writes it"
+        )
+    return value
+
+
 def _seed(value: object, name: str) -> int:
     """Named as the option is, which sets it too."""
     number: int = _integer(0, MOST_SEED)(value, "seed")
@@ -125,6 +140,7 @@ TABLES: dict[str, dict[str, ConfigKey]] = {
         "name": ConfigKey("what the data set is called"),
         "id": ConfigKey(
             "part of every HIT's annotation and request token; made by `mitl init`, never change it",
+            _project_id,
             held_as="project_id",
         ),
         "seed": ConfigKey("seed of everything that is drawn (0)", _seed),
@@ -234,7 +250,6 @@ class Settings:
     db_url: str
     crowd_db_url: str
     project_id: str = "unnamed"
-    """Letters, digits and hyphens."""
     seed: int = SEED
     annotators: tuple[str, ...] = ()
     annotator_config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import stat
 import tomllib
 
 import pytest
-from cli_kit import ok, use_file_annotators
+from cli_kit import fails, ok, use_file_annotators
 
 from mitl.errors import SettingsError
 from mitl.records import Environment
@@ -229,6 +229,28 @@ def test_a_number_without_end_is_told_in_a_line(number, tmp_path):
 
     with pytest.raises(SettingsError, match=r"mitl\.toml sets a whole number of thousands of digits"):
         load(tmp_path, environ={})
+
+
+@pytest.mark.parametrize(
+    "id_", ['""', '" "', '"study:2"', '"two\\nlines"', '"study "', f'"{"s" * 151}"', "7"]
+)
+def test_an_id_that_annotations_could_not_be_told_apart_by_is_refused(id_, tmp_path):
+    """With `study:2` beside it, the project `study` took the other's HITs for its own that its database had lost."""
+    (tmp_path / "mitl.toml").write_text(f"[project]\nid = {id_}\n")
+
+    said = fails(1, "status", "--project", tmp_path)
+
+    assert said.startswith("project.id is ") and said.endswith(
+        ", but 1 to 150 letters, digits and hyphens are wanted, as `mitl init` writes it"
+    )
+
+
+@pytest.mark.parametrize("id_", ["s", "my_study.v2", "Étude 3", "s" * 150])
+def test_an_id_of_ones_own_choice_keeps_working(id_, tmp_path):
+    """Whoever wrote one by hand has HITs under it."""
+    write_config(tmp_path, {"project": {"id": id_}})
+
+    assert load(tmp_path, environ={}).project_id == id_
 
 
 def test_a_damaged_secret_is_named(tmp_path):

@@ -452,6 +452,31 @@ def test_what_one_worker_holds_gives_back_or_submits_is_theirs_alone(crowd_templ
         books.close()
 
 
+def test_a_hit_of_several_places_is_not_offered_to_who_holds_it(crowd_template):
+    """Its other places are for others; what else there is of its type is offered as before."""
+    books = Bookkeeping(crowd_template, Random(0))
+    one, two, _ = books.workers
+
+    def listed(at, worker):
+        return [group.available for group in leases.groups(at, worker)]
+
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=2, lifetime_s=86400)
+            lease, _ = leases.accept(at, one, books.type.mturk_id)
+            assert (listed(at, one), listed(at, two)) == ([], [1])
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=86400)
+            assert (listed(at, one), listed(at, two)) == ([1], [2])
+        books.clock.advance(
+            seconds=3600
+        )  # the duration of the type: it was not submitted, and may be taken again
+        with books.write() as at:
+            assert leases.find(at.connection, lease).has_run_out(at.now)
+            assert (listed(at, one), listed(at, two)) == ([2], [2])
+    finally:
+        books.close()
+
+
 def test_the_sandbox_budget_cannot_be_set(crowd_engine):
     """Practice money needs no budget."""
     with pytest.raises(StoreError, match="practice money"):

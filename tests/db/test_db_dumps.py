@@ -432,8 +432,8 @@ def test_a_manifest_that_cannot_be_meant_is_one_line(settings, tmp_path, change,
     assert list((tmp_path / "q").iterdir()) == []
 
 
-def test_what_is_no_dump_is_one_line(tmp_path):
-    """Nothing there, an empty folder, a text file, a tar of something else."""
+def test_what_is_no_dump_is_one_line(settings, tmp_path):
+    """Nothing there, an empty folder, a text file, a tar of something else, a pipe that nobody writes to."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.tar").write_text("my notes\n" * 200)
     with tarfile.open(tmp_path / "other.tar", "w") as archive:
@@ -443,10 +443,15 @@ def test_what_is_no_dump_is_one_line(tmp_path):
         "empty": "holds no manifest.json, so it is not a dump",
         "notes.tar": "is not a dump: neither a folder nor a tar file",
         "other.tar": "holds no manifest.json, so it is not a dump",
+        "pipe.tar": "is not a dump: neither a folder nor a tar file (a device or a pipe)",
     }
+    os.mkfifo(tmp_path / "pipe.tar")
     for name, line in lines.items():
         assert line in fails(1, "db", "restore", tmp_path / name, "--project", tmp_path)
         assert line in fails(1, "db", "verify", tmp_path / name, "--project", tmp_path)
+    with pytest.raises(StoreError, match="a device or a pipe"):
+        backup(settings, tmp_path / "pipe.tar")
+    assert (tmp_path / "pipe.tar").is_fifo()
 
 
 @pytest.mark.parametrize("left", [0.3, 0.6, 0.9])

@@ -158,7 +158,9 @@ _AVAILABLE = (
         *_OPEN,
         CrowdHit.environment == bindparam("environment"),
         CrowdHit.slots_left > func.coalesce(_AT_WORK.c.leases, 0),
-        CrowdHit.id.not_in(select(CrowdAssignment.hit_id).where(CrowdAssignment.worker_id == _ME, _BARRED)),
+        CrowdHit.id.not_in(
+            select(CrowdAssignment.hit_id).where(CrowdAssignment.worker_id == _ME, or_(_BARRED, IS_LIVE))
+        ),
     )
     .group_by(CrowdHit.hit_type_id)
     .subquery()

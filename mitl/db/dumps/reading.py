@@ -252,6 +252,8 @@ def open_dump(path: Path) -> Iterator[Dump]:
         return
     if not path.exists():
         raise StoreError(f"there is no dump at {path}; name what `mitl db backup` wrote")
+    if not path.is_file():  # to read a pipe would wait until somebody writes to it
+        raise StoreError(f"{path} is not a dump: neither a folder nor a tar file (a device or a pipe)")
     with _opened(path) as archive:
         yield Dump(os.fspath(path), _Archive(archive))
 
