@@ -367,7 +367,7 @@ def time_warnings(
                 unknown,
                 f"{several(unknown, 'page')} have no known time at all; they add to what was paid, not to the hours",
             ),
-            (len(slow), _slow_line(slow)),
+            (len(slow), _slow_line(slow, environment)),
         )
         if count
     )
@@ -384,7 +384,7 @@ def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str
     )
 
 
-def _slow_line(slow: Sequence[PaidWork]) -> str:
+def _slow_line(slow: Sequence[PaidWork], environment: Environment) -> str:
     slowest = sorted(slow, key=lambda submission: -(submission.time.ms or 0))
     named = [
         f"{submission.id} ({minutes(submission.time.ms or 0)} min, {submission.worker})"
@@ -392,7 +392,7 @@ def _slow_line(slow: Sequence[PaidWork]) -> str:
     ]
     return (
         f"far longer than usual for the wording: submission {listed(named, _NAMED)}; look with `mitl review show "
-        "NUMBER` before time is paid for"
+        f"NUMBER --{environment}` before time is paid for"
     )
 
 

@@ -106,7 +106,7 @@ def test_pairs_that_lack_ratings_are_listed_with_the_next_step(rated, monkeypatc
     enough = ok("rate", "scores", "--sandbox", "--min-ratings", "3").out
 
     assert "STS pairs with fewer than 5 ratings" in told
-    assert "next: mitl review, for what waits for a person" in told
+    assert "next: mitl review --sandbox, for what waits for a person" in told
     assert "with fewer than" not in enough
     assert "next: mitl rate release --sandbox --out ratings" in enough
 

@@ -172,7 +172,10 @@ def test_who_fails_the_controls_waits_for_a_person_who_sees_why(doubted, monkeyp
     """Nothing is rejected by a machine; findings, the table, the rule and the rater's conduct are shown."""
     rows = queue(doubted, SANDBOX).tables[0].rows
     assert [row[3] for row in rows] == [None] * 3  # nobody met a gold control of pairs
-    assert score_ratings(doubted, environment=SANDBOX).next == "mitl review, for what waits for a person"
+    assert (
+        score_ratings(doubted, environment=SANDBOX).next
+        == "mitl review --sandbox, for what waits for a person"
+    )
     monkeypatch.setattr(review, "SHOWN", 2)
     short = queue(doubted, SANDBOX)
     assert short.tables[0].rows == rows[:2]

@@ -143,6 +143,9 @@ def test_tables_and_the_report_name_the_directions(project):
 def test_no_step_leads_to_a_campaign_of_pictures(project):
     """What such a campaign would bring is left out, without a command that this data set cannot have."""
     told = ok("analyse").out + ok("collect", "show").out
+    for command in ("prefer", "rate"):
+        nothing = ok(command, "scores").out
+        assert "nothing to score" in nothing and "next:" not in nothing
 
     assert "left out: similarity: documents and queries are not rated so far; give --ratings FOLDER" in told
     assert "left out: texts: no texts are collected for documents and queries so far" in told

@@ -297,7 +297,10 @@ def test_a_release_of_ratings_alone_is_told_by_its_own_rules(tmp_path: Path) -> 
     (tmp_path / "sits_test.csv").write_text(rows)
     with chdir(tmp_path):
         ok("init", "--dataset", "coco", "--captions", "captions.csv", "--cxc", "sits_test.csv")
+        spoken_of = {ok(command, "--json").json["counts"]["environment"] for command in ("status", "report")}
+        assert spoken_of == {"sandbox"}
         ok("build-dataset", "--out", "rel", "--recipe", "paper")
+        assert ok("report", "--json").json["counts"]["environment"] == "live"
 
         assert "The release has 2 positives" in ok("report", "--methods").out
         assert report_input(collect(project_settings(tmp_path))).release == "rel"

@@ -333,7 +333,7 @@ def test_a_bonus_that_may_have_been_sent_is_not_withdrawn_because_nobody_can_loo
 
     for _ in range(2):
         with pytest.raises(
-            CrowdError, match=f"AssignmentDoesNotExist.*`mitl pay top-up --skip {slow}` leaves"
+            CrowdError, match=f"AssignmentDoesNotExist.*`mitl pay top-up --skip {slow} --live` leaves"
         ):
             run(topped, floor_cents=1320)
         with pytest.raises(UsageError, match="the server refused no bonus"):

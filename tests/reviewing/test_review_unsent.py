@@ -8,7 +8,7 @@ import pytest
 from cli_kit import ok
 from db_kit import sqlite_url
 from desk_kit import REASON, make_reviewed_project
-from harvest_kit import client_of, in_pipeline, on_server, queued
+from harvest_kit import add_live_batch, client_of, in_pipeline, on_server, queued
 from sqlalchemy import text
 from world_kit import SANDBOX
 
@@ -16,11 +16,13 @@ from mitl.crowd.paying import has_open_calls
 from mitl.db.session import open_database
 from mitl.db.store import desk
 from mitl.db.store.answers import StoredAssignment
-from mitl.errors import CrowdError, MitlError, StoreError
+from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.paying.bonuses import Gift, compensate
 from mitl.stages.paying.check import check_pay
+from mitl.stages.paying.top_up import TopUpTerms, top_up
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.decisions import find_submission, keep, reverse
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
@@ -255,6 +257,35 @@ def test_rejected_work_that_was_approved_elsewhere_is_booked_by_a_reversal(proje
 
     assert check_pay(project, SANDBOX).refusal is None
     assert unsent(project) == 0
+
+
+def test_hints_about_the_sandbox_name_it_once_there_is_live_work(project):
+    """A command without an environment then means live, whose money is real."""
+    first, second, *_ = queued(project)
+    rule(project, [Ruling(first, Decision.REJECT, REASON)], SANDBOX)
+    with client_of(project) as client:
+        assert client.approve(submission(project, first).mturk_assignment_id, override_rejection=True)
+    assert "`mitl pay check --adopt`" in str(check_pay(project, SANDBOX).refusal)
+    add_live_batch(project)
+
+    said = str(check_pay(project, SANDBOX).refusal)
+    assert "`mitl harvest --sandbox`" in said and "`mitl review reverse --sandbox`" in said
+    assert "`mitl pay check --adopt --sandbox`" in said
+    with pytest.raises(StoreError, match="`mitl pay --sandbox` lists who has"):
+        compensate(project, Gift("nobody", 50, REASON), SANDBOX, confirm=lambda *_: True)
+    with pytest.raises(UsageError, match="see `mitl pay --sandbox`"):
+        top_up(project, SANDBOX, TopUpTerms(skip=frozenset({"nobody"})), confirm=lambda *_: True)
+    with pytest.raises(StoreError, match="`mitl review --sandbox` lists what waits"):
+        show(project, 9999, SANDBOX)
+    assert reverse(project, [first], Decision.DROP, SANDBOX).next == "mitl status --sandbox"
+    rule(project, [Ruling(second, Decision.REJECT, REASON)], SANDBOX)
+    on_server(
+        project,
+        "UPDATE hit SET deleted_at = expires_at WHERE id IN (SELECT hit_id FROM assignment WHERE state = 'rejected')",
+    )
+    reverse(project, [second], Decision.APPROVE, SANDBOX)
+    with pytest.raises(StoreError, match="pay its worker with `mitl pay compensate --sandbox`"):
+        reverse(project, [second], Decision.APPROVE, SANDBOX)
 
 
 def test_the_other_environments_calls_are_its_own(project, tmp_path):

@@ -382,8 +382,9 @@ def query_and_item(pairs: Ints, direction: Direction) -> tuple[Ints, Ints]:
 def read_project(
     session: Session, settings: Settings, environment: Environment | None = None
 ) -> ProjectSnapshot:
-    """Read it all; the environment as `choose_environment` chooses it, where nothing is posted that of a release."""
-    chosen = choose_environment(session, environment, unposted=Environment.LIVE)
+    """Read it all; the environment as `choose_environment` chooses it, where nothing is posted that of the release."""
+    unposted = Environment.LIVE if releases.built(session, Environment.LIVE) else Environment.SANDBOX
+    chosen = choose_environment(session, environment, unposted=unposted)
     dataset = item_store.dataset(session)
     batches = tuple(hit_store.batches(session, chosen))
     asked = [

@@ -154,6 +154,7 @@ class BonusSender:
             counts = answer_store.stored_counts(self._session, self._context.environment)
             posted = hit_store.hits(self._session, self._context.environment)
             stored = {hit.mturk_hit_id: counts.get(hit.id, 0) for hit in posted}
+            here = named(self._session, self._context.environment)
         self._limit.require_balance(total, self._client.balance(), what, "grant less; nothing new was sent")
         prefix = annotation_prefix(self._context.settings.project_id)
         unfetched = [
@@ -171,10 +172,10 @@ class BonusSender:
                     continue  # what stands on its own submission is booked, see `send_once`
                 if marked(bonus.reference) in listed.reason:
                     first = (
-                        "run `mitl harvest` and `mitl pay check --adopt` first"
+                        f"run `mitl harvest{here}` and `mitl pay check --adopt{here}` first"
                         if hit in stored
                         else "its HIT is unknown here, so restore the newer database; `mitl pay top-up --skip "
-                        f"{listed.worker_id}` goes on with the others"
+                        f"{listed.worker_id}{here}` goes on with the others"
                     )
                     raise StoreError(
                         f"{listed.worker_id} was sent this bonus already, {format_dollars(listed.cents)} on "
@@ -235,7 +236,8 @@ def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:
                 f"{bonus.worker} may have got a bonus of {format_dollars(bonus.cents)} whose reply was lost, and the "
                 f"server no longer has its submission to look for it: {error}; nobody else waits for it, and it stays "
                 "promised: ask the worker or the account's history whether "
-                f"{marked(bonus.reference)} came; `mitl pay top-up --skip {bonus.worker}` leaves it out"
+                f"{marked(bonus.reference)} came; `mitl pay top-up --skip {bonus.worker} --{bonus.environment}` leaves "
+                "it out"
             )
             lost.unclear = True
             raise lost from error
@@ -387,9 +389,9 @@ def _work_of(session: Session, environment: Environment, worker: str) -> list[Se
     work = [row for row in ledger.settled_work(session, environment) if row.worker == worker]
     if not work:
         raise StoreError(
-            f"nobody of id {worker!r} has submitted work on {environment} (`mitl pay` lists who has, `mitl crowd panel "
-            "visits` a panel's ids beside theirs), and a bonus needs a submission; let them submit a HIT first, or pay "
-            "them outside and note it"
+            f"nobody of id {worker!r} has submitted work on {environment} (`mitl pay{named(session, environment)}` "
+            "lists who has, `mitl crowd panel visits` a panel's ids beside theirs), and a bonus needs a submission; "
+            "let them submit a HIT first, or pay them outside and note it"
         )
     return work
 

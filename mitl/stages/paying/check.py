@@ -13,7 +13,7 @@ from typing import Annotated, TypedDict
 from mitl.core.pricing import format_dollars
 from mitl.crowd.calls import THREADS
 from mitl.crowd.client import ListedBonus, MTurkClient
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import open_same_endpoint
 from mitl.crowd.listings import is_code
 from mitl.crowd.paying import APPROVED
@@ -109,6 +109,8 @@ class _Books:
     rewards: dict[str, int]
     """HIT that was posted from here, by its id on the server → cents of one assignment."""
     bonuses: dict[int, list[int]]
+    here: str
+    """What a command needs to mean this environment; see `named`."""
 
     @classmethod
     def of(cls, context: Context) -> _Books:
@@ -124,6 +126,7 @@ class _Books:
                 if hit.mturk_hit_id is not None and hit.batch_id in rewards
             },
             bonuses=ledger.bonuses(session, environment),
+            here=named(session, environment),
         )
 
 
@@ -273,7 +276,7 @@ def _verdict(known: _Books, there: Sequence[OnServer], adopted: Sequence[ListedB
     return Verdict(
         result,
         f"the ledger and the server differ on {several(len(differences), 'submission')}, first {first['submission']}: "
-        f"here {first['here']}, there {first['there']}; run `mitl harvest` for work that was decided meanwhile, "
-        "`mitl review reverse` for rejected work that was approved elsewhere, and `mitl pay check --adopt` for bonuses "
-        "that were sent from elsewhere",
+        f"here {first['here']}, there {first['there']}; run `mitl harvest{known.here}` for work that was "
+        f"decided meanwhile, `mitl review reverse{known.here}` for rejected work that was approved elsewhere, and "
+        f"`mitl pay check --adopt{known.here}` for bonuses that were sent from elsewhere",
     )

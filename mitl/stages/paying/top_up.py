@@ -222,16 +222,17 @@ class _Run:
 
     def _check_skipped(self) -> None:
         workers = {row.worker for row in ledger.settled_work(self._session, self._environment)}
+        here = named(self._session, self._environment)
         strangers = sorted(self._terms.skip - workers)
         if strangers:
             raise UsageError(
-                f"nobody of id {strangers[0]!r} has submitted work on {self._environment}; see `mitl pay`"
+                f"nobody of id {strangers[0]!r} has submitted work on {self._environment}; see `mitl pay{here}`"
             )
         refused = {bonus.worker for bonus in unsent(self._session, self._environment) if bonus.refused}
         for worker in sorted(self._terms.withdraw - refused):
             raise UsageError(
                 f"the server refused no bonus to {worker!r} on {self._environment}, so there is none to withdraw; "
-                "what was confirmed and may have been sent is completed by `mitl pay top-up` without --withdraw"
+                f"what was confirmed and may have been sent is completed by `mitl pay top-up{here}` without --withdraw"
             )
 
     def _open_and_refused(self) -> tuple[list[PlannedBonus], list[PlannedBonus]]:

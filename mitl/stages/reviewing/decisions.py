@@ -10,7 +10,7 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.endpoint import open_same_endpoint
 from mitl.crowd.paying import (
     APPROVED,
@@ -155,7 +155,8 @@ def find_submissions(
     for number in numbers:
         if number not in by_number:
             raise StoreError(
-                f"there is no submission {number} on {environment}; `mitl review` lists what waits"
+                f"there is no submission {number} on {environment}; `mitl review{named(session, environment)}` lists "
+                "what waits"
             )
     return {number: by_number[number] for number in numbers}
 
@@ -217,7 +218,7 @@ def keep_reversal(
         tried = journal.find(session, OVERRIDE, row.key)
         if row.decision is decision and tried is not None:
             return False  # by an earlier run, whose call may still have to be made
-        _check(row, tried, now)
+        _check(row, tried, now, named(session, context.environment))
         if is_imported(session, row):
             raise StoreError(
                 f"submission {row.id} came from a file of past work, so its rejection cannot be reversed from here"
@@ -260,7 +261,7 @@ def reverse(
     untold = [number for number, row in rows.items() if row.status == REJECTED]
     done = carry_out_kept(settings, chosen, progress=progress)
     with open_context(settings, chosen, read_only=True) as context:
-        rows = find_submissions(context.session, chosen, untold)
+        rows, here = find_submissions(context.session, chosen, untold), named(context.session, chosen)
     n_reversed = sum(row.decision is not Decision.REJECT for row in rows.values())
     use = "used" if decision is Decision.APPROVE else "not used"
     said = f"rejections reversed: {n_reversed:,}; the work is paid and its answers are {use}"
@@ -269,11 +270,11 @@ def reverse(
         counts=ReversalCounts(environment=chosen.value, reversed=n_reversed, approved=done.approved),
         warnings=done.told,
         lines=(said,) if n_reversed else () if untold else ("that is reversed already",),
-        next="mitl status",
+        next=f"mitl status{here}",
     )
 
 
-def _check(row: StoredAssignment, tried: JournalRow | None, now: dt.datetime) -> None:
+def _check(row: StoredAssignment, tried: JournalRow | None, now: dt.datetime, here: str) -> None:
     if row.decision is not Decision.REJECT:
         raise StoreError(f"submission {row.id} is not rejected, so there is nothing to reverse")
     if row.status != REJECTED:
@@ -286,5 +287,5 @@ def _check(row: StoredAssignment, tried: JournalRow | None, now: dt.datetime) ->
         over = "stands: the server takes it back no more"
     if over:
         raise StoreError(
-            f"the rejection of submission {row.id} {over}; pay its worker with `mitl pay compensate` instead"
+            f"the rejection of submission {row.id} {over}; pay its worker with `mitl pay compensate{here}` instead"
         )

@@ -25,15 +25,17 @@ from mitl.analysis.bradley_terry import (
 from mitl.core.arrays import Floats
 from mitl.core.formats import csv_bytes, percent
 from mitl.core.whole_files import put_file
-from mitl.crowd.context import open_context
+from mitl.crowd.context import named, open_context
 from mitl.datasets.files import refuse_separators
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote, several
 from mitl.records.enums import UNDECIDED
+from mitl.records.forms import IMAGES
 from mitl.records.results import CsvPaths, printed_by
 from mitl.settings import Settings
 
@@ -189,7 +191,8 @@ def _nothing(
     asked = {comparison.direction for comparison in comparison_store.asked(session, chosen)}
     if bool(asked) if direction is None else direction in asked:
         why = "no preference counts yet"
-        after = "mitl review" if _queued(session, chosen, names, (Decision.QUEUED,)) else "mitl harvest"
+        step = "review" if _queued(session, chosen, names, (Decision.QUEUED,)) else "harvest"
+        after = f"mitl {step}{named(session, chosen)}"
     else:
         of, way = (
             ("", "") if direction is None else (f" in the direction {direction}", f" --direction {direction}")
@@ -202,7 +205,7 @@ def _nothing(
         status="nothing_to_do",
         counts=counts,
         lines=(f"nothing to score: {why} on {chosen}",),
-        next=after,
+        next=after if item_store.dataset(session).form is IMAGES else "",
     )
 
 

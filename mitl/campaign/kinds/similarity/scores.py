@@ -32,6 +32,7 @@ from mitl.judgements.similarity import (
 )
 from mitl.positives.rating_input import positive_share
 from mitl.records import UNDECIDED, Decision, Environment, StageResult, Table, several
+from mitl.records.forms import IMAGES
 from mitl.records.results import CsvPaths, printed_by
 from mitl.records.similarity import METHODS, SIMILARITY, TASKS, Likeness
 from mitl.settings import Settings
@@ -174,7 +175,7 @@ def score_ratings(
     following = f"mitl rate release --{about['environment']} --out ratings"
     asked_again = [task for task in lacking if task in again]
     if lacking and queued:
-        following = "mitl review, for what waits for a person"
+        following = f"mitl review --{about['environment']}, for what waits for a person"
     elif asked_again:
         following = (
             f"mitl rate publish --{about['environment']} --task {asked_again[0]}  (asks these pairs again)"
@@ -232,7 +233,7 @@ def _nothing(
         status="nothing_to_do",
         counts=RatedCounts(**about, tasks={}),
         lines=(f"nothing to score: {why} on {where}",),
-        next=after,
+        next=after if item_store.dataset(context.session).form is IMAGES else "",
     )
 
 
