@@ -261,15 +261,22 @@ def test_a_closed_panel_lets_nobody_new_in(crowd, hit_type):
 
 
 def test_another_persons_session_is_refused(crowd, hit_type):
-    """A link with a known session and another id opens nothing, and starts nobody's visit."""
+    """A link with a known session and another id opens nothing, starts nobody's visit, and leaves nothing behind."""
     add(crowd)
     arrive(crowd)
 
+    def people():
+        with crowd.engine.connect() as connection:
+            tables = "worker", "panel_identity"
+            return [connection.scalar(text(f"SELECT count(*) FROM {table}")) for table in tables]
+
+    before = people()
     stranger, page = arrive(crowd, PIDS[1], "s1")
 
     assert page.status_code == 403 and "another participant" in page.text
     assert stranger.get("/w").status_code == 403
     assert len(visits(crowd)) == 1
+    assert people() == before
 
 
 @pytest.fixture(scope="module")

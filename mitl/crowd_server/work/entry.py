@@ -17,7 +17,6 @@ from mitl.crowd_server.pages.panels import (
     SLUG,
     Arrival,
     ArrivalError,
-    Profile,
     parameters_of,
     read_arrival,
     read_ends,
@@ -211,30 +210,36 @@ def arrive(site: Site, request: Request) -> Response:
         # Panels look whether a new study's link answers, and some take 400 for no.
         status = 200 if error.is_bare else 400
         return _refuse(site, panel, status, f"{error} Open the study from {profile.title} again.")
+    scope = profile.name if profile.is_stable else f"{profile.name}/{panel.slug}"
     with site.database.write(panel.environment) as connection:
         books = Books(connection, panel.environment, site.clock())
-        worker = _worker(books, panel, profile, arrival)
-        if worker is None:
-            return _refuse(site, panel, 410, "This study link was withdrawn.")
-        visit_id = _visit(books, panel, worker, arrival)
-    if visit_id is None:
+        known = panels.find_identity(books, scope, arrival.worker)
+        visit = panels.find_visit(connection, panel.id, arrival.session)
+        # Before anybody is added: of who is turned away nothing is kept.
+        is_anothers = visit is not None and (known is None or visit.worker_id != known.id)
+        worker = None if is_anothers else _worker(books, panel, known, scope, arrival)
+        if worker is not None:
+            visit_id = visit.id if visit is not None else _new_visit(books, panel, worker, arrival)
+    if is_anothers:
         return _refuse(
             site,
             panel,
             403,
             f"The session in this link belongs to another participant. Open the study from {profile.title} again.",
         )
+    if worker is None:
+        return _refuse(site, panel, 410, "This study link was withdrawn.")
     response = RedirectResponse("/w/start", 303)
     start_session(site, request, response, worker, {VISIT_COOKIE: seal(site.secret, "visit", str(visit_id))})
     return response
 
 
-def _worker(books: Books, panel: PanelRow, profile: Profile, arrival: Arrival) -> WorkerRow | None:
+def _worker(
+    books: Books, panel: PanelRow, known: WorkerRow | None, scope: str, arrival: Arrival
+) -> WorkerRow | None:
     """The participant's worker, new or known; None where the invitation behind them was revoked."""
-    scope = profile.name if profile.is_stable else f"{profile.name}/{panel.slug}"
-    worker = panels.find_identity(books, scope, arrival.worker)
-    if worker is not None:
-        return workers.find_worker(books.connection, worker.mturk_id)
+    if known is not None:
+        return workers.find_worker(books.connection, known.mturk_id)
     invitation = workers.invitation(books.connection, panel.invitation_id)
     if invitation.revoked_at is not None:
         return None
@@ -243,12 +248,9 @@ def _worker(books: Books, panel: PanelRow, profile: Profile, arrival: Arrival) -
     return worker
 
 
-def _visit(books: Books, panel: PanelRow, worker: WorkerRow, arrival: Arrival) -> int | None:
-    """The row of this session's visit, new or old; None where it is another participant's."""
+def _new_visit(books: Books, panel: PanelRow, worker: WorkerRow, arrival: Arrival) -> int:
+    """The row of a visit that begins."""
     connection, now = books.connection, books.now
-    visit = panels.find_visit(connection, panel.id, arrival.session)
-    if visit is not None:
-        return visit.id if visit.worker_id == worker.id else None
     visit_id = panels.add_visit(connection, panel.id, worker.id, arrival.session, arrival.study, now)
     # Who comes after the panel was closed goes back to it by the way for whom nothing is left.
     if panels.is_closed(connection, panel.id):
