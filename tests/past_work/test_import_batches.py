@@ -391,6 +391,26 @@ def test_a_later_download_of_the_same_batch_adds_what_is_new(folder):
     assert len(stored()) == 6
 
 
+def test_a_datasheet_names_each_file_under_every_batch_that_it_answers(folder):
+    """A second file has another worker on the first one's HIT, and a HIT of its own."""
+    first = write(folder / "a.csv", [foreign("W1", "1", "4")])
+    second = write(folder / "b.csv", [foreign("W2", "1", "4"), foreign("W3", "4", "1", hit="H2")])
+    for file in (first, second):
+        ok("harvest", "--from", file, "--columns", "map.toml")
+
+    ok("build-dataset", "--out", "r")
+
+    sheet = Path("r/datasheet.md").read_text()
+    csv = "a batch CSV of the requester site"
+    assert (
+        f"Batch b1 was not posted for this release but read from {csv} (1 row) and {csv} (2 rows): 2 sub"
+        in sheet
+    )
+    assert (
+        f"Batch b2 was not posted for this release but read from {csv} (2 rows): 1 submission of 1" in sheet
+    )
+
+
 def test_what_was_decided_after_the_first_download_holds(folder):
     """Work that was undecided counts until a later file says that it was rejected; what was approved stays so."""
     rows = [foreign("W1", "1", "4", status="Submitted"), foreign("W2", "1", "1")]

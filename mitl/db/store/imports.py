@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import case, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.base import columns, values
@@ -60,6 +60,21 @@ def documents_of_file(
     query = query.where(Batch.source == JudgementSource.IMPORT, Assignment.raw_xml.contains(sha256))
     rows = session.execute(query.order_by(Assignment.id))
     return [(RawSubmission(id_, hit, document), token) for id_, hit, document, token in rows]
+
+
+def read_into(session: Session, batch_ids: Sequence[int]) -> dict[int, list[ImportRow]]:
+    """Batch → the files that submissions on its HITs were read from, or that added nothing to it, in their order.
+
+    A later file may answer HITs that an earlier one brought, beside others of its own.
+    """
+    files = list(imports(session).values())
+    is_from = [func.max(case((Assignment.raw_xml.contains(file.sha256), 1), else_=0)) for file in files]
+    query = select(Batch.id, Batch.name, *is_from).join(Hit, Hit.batch_id == Batch.id).join(Assignment)
+    query = query.where(Batch.id.in_(batch_ids)).group_by(Batch.id, Batch.name)
+    return {
+        id_: [file for file, held in zip(files, found, strict=True) if held or file.batch == name]
+        for id_, name, *found in session.execute(query)
+    }
 
 
 def holds(session: Session, environment: Environment, sha256: str) -> bool:

@@ -282,17 +282,17 @@ def pay(settings: Settings, environment: Environment, settled: Sequence[SettledW
 
 def _past_work(session: Session, facts: ReleaseFacts) -> tuple[PastWork, ...]:
     """What was read from files, by the batch that it was put into."""
-    files = imports.imports(session).values()
+    past = [batch for batch in facts.batches if batch.source is JudgementSource.IMPORT]
+    files = imports.read_into(session, [batch.id for batch in past])
     workers: dict[str, list[str]] = defaultdict(list)
     for row in facts.submissions:
         workers[row.batch].append(row.worker)
     return tuple(
         PastWork(
             batch=batch.name,
-            files=tuple((file.kind, file.rows) for file in files if file.batch == batch.name),
+            files=tuple((file.kind, file.rows) for file in files.get(batch.id, ())),
             submissions=len(workers[batch.name]),
             workers=len(set(workers[batch.name])),
         )
-        for batch in facts.batches
-        if batch.source is JudgementSource.IMPORT
+        for batch in past
     )
