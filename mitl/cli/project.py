@@ -97,7 +97,7 @@ def _complete_dataset(
     help="scenes: the kind of items to generate.",
 )
 @click.option("--defect-share", type=Number(0, 1), help="scenes: share of defective captions.")
-@click.option("--cxc", type=PLACE, help="CxC's sits CSV: human ratings to merge.")
+@click.option("--cxc", type=PLACE, help="Human ratings to merge, in the layout of CxC's sits CSV.")
 @click.option(
     "--exclude",
     multiple=True,

@@ -73,8 +73,9 @@ def release_argument(function: F) -> F:
 @click.option(
     "--recipe",
     type=click.Choice(["repair", "paper"]),
-    help="repair: original pairs stay unless people or CxC refused them, verified positives and CxC's are added; "
-    "paper: verified positives and CxC's alone, as in ECCV Caption [default: repair; paper with --official-filters].",
+    help="repair: original pairs stay unless people or earlier ratings refused them, verified positives and those of "
+    "ratings are added; paper: verified positives and those of ratings alone, as in ECCV Caption [default: repair; "
+    "paper with --official-filters].",
 )
 @click.option(
     "--cxc-threshold",

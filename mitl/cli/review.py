@@ -149,7 +149,7 @@ def settle(app: App, environment: Environment | None) -> None:
     "--cxc-below",
     type=Number(0, 5),
     default=3.0,
-    help="CxC refuses an original that it rates under this.",
+    help="An original that earlier ratings put under this is refused.",
 )
 @environment_options
 @common

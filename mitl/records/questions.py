@@ -221,8 +221,10 @@ class GoldRule:
     @property
     def text(self) -> str:
         """The rule in words."""
-        positive, negative = (
+        either = tuple(label for label in self.positive if label in self.negative)
+        positive, negative, alone = (
             " or ".join(label.value.replace("_", " ") for label in labels)
-            for labels in (self.positive, self.negative)
+            for labels in (self.positive, self.negative, either)
         )
-        return f"a gold positive passes with {positive}, a gold negative with {negative}"
+        rule = f"a gold positive passes with {positive}, a gold negative with {negative}"
+        return f"{rule}, so that whoever answers {alone} everywhere passes every page" if alone else rule

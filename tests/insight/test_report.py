@@ -222,7 +222,7 @@ def test_frames_are_said_in_words_too(html: str) -> None:
     """Original, yes, weak yes and refused do not depend on seeing colours."""
     page = Page(html)
 
-    for words in ("original · judged yes", "judged weak yes", "judged weak no", "judged no", "CxC 3.6"):
+    for words in ("original · judged yes", "judged weak yes", "judged weak no", "judged no", "rated 3.6"):
         assert words in page.text
 
 
@@ -338,7 +338,7 @@ def test_disagreements_show_every_answer_and_what_contradicts_them(html: str) ->
         "12 of 240 (5.0 %)",
         "0 of 31 (0.0 %)",
         "yes, no, no; together no",
-        "original pair · CxC 4.2",
+        "original pair · rated 4.2",
         "truth: weak yes",
         "mitl review originals",
     ):

@@ -86,6 +86,10 @@ def test_the_rule_reads_in_words():
     assert GoldRule((Label.YES,)).text == (
         "a gold positive passes with yes, a gold negative with weak no or no"
     )
+    assert GoldRule(negative=(Label.WEAK_YES, Label.NO)).text == (
+        "a gold positive passes with yes or weak yes, a gold negative with weak yes or no, so that whoever answers "
+        "weak yes everywhere passes every page"
+    )
 
 
 def test_a_page_with_both_controls_right_passes():

@@ -94,7 +94,7 @@ def test_empty_columns_at_the_end_of_a_spreadsheets_csv_are_passed_over(tmp_path
 def test_ratings_of_unknown_items_are_counted_and_left_out(project):
     """In a project that is loaded already as in a new one; a pair is named, so that the wrong file is seen."""
     Path("sits.csv").write_text(SITS + rated(11, 1, "4") + rated(99, 1, "4") + rated(11, 7, "3"))
-    said = "2 of 3 CxC ratings name images or captions outside the data set, as image 1 with caption 99"
+    said = "2 of 3 human ratings name images or captions outside the data set, as image 1 with caption 99"
 
     first, again = (
         ok(*load("--cxc", "sits.csv"), "--json").json,
@@ -132,7 +132,7 @@ def test_without_any_judgement_there_is_nothing_to_release(more, project):
     """No folder is made, and the next step is named."""
     said = fails(1, "build-dataset", "--out", "release", *more)
 
-    assert said.startswith("there are no judgements and no CxC ratings, so there is nothing to release,")
+    assert said.startswith("there are no judgements and no earlier ratings, so there is nothing to release,")
     assert said.endswith("; `mitl status` says what comes first")
     assert not Path("release").exists()
 

@@ -27,7 +27,7 @@ class Frame(StrEnum):
     YES = "yes"
     WEAK_YES = "weak_yes"
     CXC = "cxc"
-    """CxC's rating alone speaks for it, or another source without an answer."""
+    """An earlier rating alone speaks for it, or another source without an answer."""
     REFUSED = "refused"
 
 
@@ -52,7 +52,7 @@ class ExampleItem:
 
     @property
     def frame(self) -> Frame:
-        """A refusal decides first, then the original annotation, then the answer, then CxC."""
+        """A refusal decides first, then the original annotation, then the answer, then the rating."""
         if self.label is not None and not self.label.is_positive:
             return Frame.REFUSED
         if self.original:
@@ -86,7 +86,7 @@ class DisputeKind(StrEnum):
     ORIGINAL = "original"
     """People refuse it, and the original annotation holds it."""
     CXC = "cxc"
-    """People and CxC's rating say the opposite."""
+    """People and an earlier rating say the opposite."""
     MACHINES = "machines"
     """Every machine annotator proposed it, and people refuse it."""
     WRONG = "wrong"

@@ -54,8 +54,8 @@ DISPUTES = {
         "judged pairs of the original annotation, called no match",
     ),
     DisputeKind.CXC: (
-        "CxC and people differ",
-        "pairs with an answer and a CxC rating, on opposite sides",
+        "Earlier ratings and people differ",
+        "pairs with an answer and an earlier rating, on opposite sides",
     ),
     DisputeKind.MACHINES: (
         "All machines agree, people say no",
@@ -257,7 +257,7 @@ def tags(item: ExampleItem) -> list[str]:
     if item.label is not None:
         said.append(f"judged {item.label.value.replace('_', ' ')}")
     if item.cxc_score is not None:
-        said.append(f"CxC {item.cxc_score:.1f}")
+        said.append(f"rated {item.cxc_score:.1f}")
     if item.frame is Frame.ORIGINAL and not item.released:
         said.append("not judged, so not in the release" if item.label is None else "not in the release")
     return said

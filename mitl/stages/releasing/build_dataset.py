@@ -91,8 +91,8 @@ def release_input(context: Context, known: ReleaseFacts, name: str, options: Rel
             (_OF_OTHERS[kind] for kind in _OF_OTHERS if kind in kinds), "`mitl status` says what comes first"
         )
         raise ReleaseError(
-            "there are no judgements and no CxC ratings, so there is nothing to release, and no methods section to "
-            f"write; {after}"
+            "there are no judgements and no earlier ratings, so there is nothing to release, and no methods section "
+            f"to write; {after}"
         )
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
     golds = gold_state(judgements, settings.gold_rule)
@@ -188,7 +188,7 @@ class MadeCounts(EnvironmentCounts):
     """How a release was made."""
 
     manifest_sha256: Annotated[str, "hash of the release's manifest.json"]
-    recipe: Annotated[str, "repair: original pairs stay unless refused; paper: verified and CxC's alone"]
+    recipe: Annotated[str, "repair: original pairs stay unless refused; paper: verified and rated ones alone"]
     with_originals: Annotated[bool | None, "whether originals that nothing contradicts were kept"]
     aggregator: Annotated[str, "how several answers became one"]
 

@@ -30,7 +30,7 @@ COLUMNS = ("kind", "image_id", "caption_id", "reason", "source")
 class OriginalsCounts(TypedDict):
     """The originals that were refused."""
 
-    refused: Annotated[int, "originals that people answered no, or that CxC rates low"]
+    refused: Annotated[int, "originals that people answered no, or that earlier ratings put low"]
     waiting: Annotated[int, "those of which nobody has said anything yet"]
     captions: Annotated[list[str], "their captions' own ids"]
 
@@ -107,8 +107,8 @@ def originals(
             waiting.append(caption.external_id)
     counts: OriginalsCounts = {"refused": len(refused), "waiting": len(waiting), "captions": waiting}
     if not refused:
-        return StageResult.nothing("neither people nor CxC refused an original", counts)
-    header = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
+        return StageResult.nothing("neither people nor earlier ratings refused an original", counts)
+    header = ("caption", "image", "people", "rated", "verdict", "text", "picture")
     title = f"{len(refused):,} originals refused, {len(waiting):,} waiting for a person"
     return StageResult(
         counts=counts,

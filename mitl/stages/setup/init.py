@@ -35,7 +35,7 @@ class InitCounts(TypedDict):
     ]
     captions: Annotated[int, "captions loaded; of texts and of composed queries the queries"]
     images_placed: Annotated[int, "images whose file or address this call made known"]
-    ratings: Annotated[int, "CxC ratings that this call added"]
+    ratings: Annotated[int, "human ratings that this call added"]
     exclusions: Annotated[int, "exclusion list entries that this call added"]
     pictures: Annotated[
         dict[str, int] | None,
@@ -149,7 +149,7 @@ def init(
                 counted(data.sides, len(data.images), len(data.captions))
                 if data.form is not IMAGES
                 else f"{several(len(data.images), 'image')} ({with_file:,} with a picture at hand), "
-                f"{several(len(data.captions), 'caption')}, {several(n_ratings, 'CxC rating')}, "
+                f"{several(len(data.captions), 'caption')}, {several(n_ratings, 'human rating')}, "
                 f"{several(n_exclusions, 'exclusion')}"
             ),
         ),
@@ -271,7 +271,7 @@ def _left_out(data: RetrievalSet, ratings: Sequence[Rating]) -> tuple[str, ...]:
         return ()
     first = unknown[0]
     return (
-        f"{len(unknown):,} of {len(ratings):,} CxC ratings name images or captions outside the data set, as image "
+        f"{len(unknown):,} of {len(ratings):,} human ratings name images or captions outside the data set, as image "
         f"{first.image_external_id} with caption {first.caption_external_id}; they were left out",
     )
 
