@@ -46,7 +46,10 @@ def pairs_page(places: int = 3) -> str:
 
 
 def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
-    """The sandboxed frame posts without a cookie; a draft survives a reload; the next HIT is one click away."""
+    """The sandboxed frame posts without a cookie; a draft survives a reload; the next HIT is one click away.
+
+    In this module a HIT's frame has a process of its own.
+    """
     client = crowd.boto()
     hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
     first, _ = (post_hit(client, hit_type, Question=pairs_page())["HITId"] for _ in range(2))
@@ -54,6 +57,8 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     for place in (1, 2):
         frame.locator(f"[name=p0{place}_label][value=weak_yes]").check()
     becomes_true(page, "Object.values(localStorage).join().includes('p02_label')")
+    targets = page.context.browser.new_browser_cdp_session().send("Target.getTargets")["targetInfos"]
+    assert "iframe" in {target["type"] for target in targets}
     page.reload()
     frame.locator("[name=p02_label][value=weak_yes]:checked").wait_for(state="attached")
     frame.locator("[name=p03_label][value=no]").check()
