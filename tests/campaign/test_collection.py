@@ -202,7 +202,8 @@ def test_an_image_is_picked_among_those_ranked_first_and_joins_the_positives(set
 
 
 def test_a_caption_without_ranked_images_is_left_out_alone(settings, monkeypatch):
-    """The bill says so, the others are asked, and only where none is left is anything refused."""
+    """The bill says so, the others are asked, and where none is left there is nothing to do. Before any was offered an
+    image it is refused: nothing was ranked for them."""
     chosen(settings, 4, side="captions")
     with open_database(settings.db_url, read_only=True) as session:
         missing = [one.choice.item for one in standing(session, SANDBOX)][:1]
@@ -212,6 +213,11 @@ def test_a_caption_without_ranked_images_is_left_out_alone(settings, monkeypatch
         proposals = read(session)
         return proposals[~pd.Series(unpack_ids(proposals["pair"].to_numpy())[1]).isin(missing).to_numpy()]
 
+    monkeypatch.setattr(planning.columns, "proposal_columns", lambda session: read(session)[:0])
+    with pytest.raises(
+        ProposalError, match="4 chosen captions, none else is open; rank more with `mitl propose"
+    ):
+        ask(settings, "pick")
     monkeypatch.setattr(planning.columns, "proposal_columns", ranked)
     bill = []
     wish = CollectTexts(SANDBOX, "pick")
@@ -220,10 +226,9 @@ def test_a_caption_without_ranked_images_is_left_out_alone(settings, monkeypatch
     assert posted.counts["items"] == 3
     assert "left out: 1 caption with fewer than 2 ranked images" in "\n".join(map(str, bill))
     work(settings)
-    with pytest.raises(
-        ProposalError, match="2 chosen captions, none else is open; rank more with `mitl propose"
-    ):
-        ask(settings, "pick")
+    again = ask(settings, "pick")
+    assert (again.status, again.next) == ("nothing_to_do", "mitl collect show")
+    assert "2 chosen captions, none else is open; rank more with `mitl propose" in again.lines[0]
 
 
 def test_what_nobody_looked_at_is_offered_again(settings):

@@ -98,7 +98,7 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
 
     Raises:
         RoundError: no item was chosen yet.
-        ProposalError: no images were ranked for any open caption, or there is no control.
+        ProposalError: no images were ever ranked for any open caption, or there is no control.
     """
     left = leftover(session, request.environment, TEXTS, collection_store.questions)
     if left:
@@ -110,6 +110,12 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
             "no item was chosen to be described; choose some with `mitl collect choose --strategy random --count 20`"
         )
     still, n_unranked = _open(session, settings, request, items)
+    lacking = (
+        f"fewer than 2 ranked images are left to offer for {several(n_unranked, 'chosen caption')}, none else is "
+        "open; rank more with `mitl propose --top-k`, the captions among its queries"
+    )
+    if n_unranked and not still and not any(item.offered for item in items):
+        raise ProposalError(lacking)
     out, limit = plans_out(session, request)
     now = still[:limit]
     controls = _controls(session, settings, request, len(now))
@@ -119,6 +125,7 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
         n_limited=len(now),
         n_held_back=len(still) - len(now),
         out=out,
+        waits_for=lacking if n_unranked and not still else "",
         per_hit=max((len(page.items) for page in pages), default=request.per_hit),
         terms=request.terms,
         n_unranked=n_unranked,
@@ -146,11 +153,6 @@ def _open(
             for item in waiting
         ], 0
     offered = _offered(session, settings, request, waiting)
-    if waiting and not offered:
-        raise ProposalError(
-            f"fewer than 2 ranked images are left to offer for {several(len(waiting), 'chosen caption')}, none else is "
-            "open; rank more with `mitl propose --top-k`, the captions among its queries"
-        )
     return [
         CollectionQuestion(0, CollectionRole.PICK, image=None, caption=caption, offered=images)
         for caption, images in offered.items()
