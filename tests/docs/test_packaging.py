@@ -103,7 +103,7 @@ def test_the_loop_runs_from_the_wheel_in_an_empty_folder(installed, tmp_path):
         "--version",
         "--help",
         "init --dataset scenes --n-images 12",
-        "propose --annotator clip-mini --image-queries 2 --caption-queries 2 --depth 5",
+        "propose --annotator pcme-mini --image-queries 2 --caption-queries 2 --depth 5",
         "publish --sandbox",
         "simulate",
         "harvest",

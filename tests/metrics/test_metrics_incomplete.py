@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from mitl.errors import MetricError
 from mitl.metrics.expected import Cases, Worlds, expected_values
@@ -188,7 +189,7 @@ def test_a_draw_depends_on_the_pair_alone():
 
 @pytest.fixture(scope="module")
 def trials():
-    """A world of 100 queries, judged where the first model looks; 200 audits of it, two models each."""
+    """A world of 100 queries, judged where the first model looks; audits of it, two models each."""
     rng = np.random.default_rng(11)
     queries, gallery = 100, 60
     chances = rng.beta(0.15, 2.5, (queries, gallery))
@@ -204,7 +205,7 @@ def trials():
     partial = partial_labels(labels, judged, guesses, remainder=0.003, listed=strata < 3)
     rankings = [ArrayRankings(np.arange(queries), ranked) for ranked in models]
     found, settled = [], []
-    for seed in range(200):
+    for seed in range(examples(40, 200)):
         audit = sample_of(labels, strata, (80, 200, 200, 200), np.random.default_rng(seed))
         known = Evidence.of(partial, audit, draws=32)
         both = [known.fair(one, ASKED) for one in rankings]
@@ -216,7 +217,7 @@ def trials():
 
 @pytest.mark.thorough
 def test_what_is_linear_in_the_labels_is_estimated_without_bias(trials):
-    """Recall@1 and P@3, by either correction: the mean over 200 audits is the truth within four standard errors."""
+    """Recall@1 and P@3, by either correction: the mean over the audits is the truth within four standard errors."""
     truth, found, _ = trials
     for model in range(2):
         for method in ("classical", "powered"):

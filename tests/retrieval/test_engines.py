@@ -291,6 +291,15 @@ def test_another_fingerprint_on_a_worker_is_noticed(engine, deaths):
 
 
 @needs_ray
+def test_a_worker_that_greets_with_another_version_is_refused(engine, monkeypatch):
+    """Results of two versions are never mixed."""
+    monkeypatch.setattr("mitl.retrieval.ray_cluster.version", lambda name: "9.9")
+
+    with pytest.raises(RetrievalError, match=r"run mitl .*, but this is 9\.9"):
+        engine._cluster._greet()
+
+
+@needs_ray
 def test_a_worker_without_the_code_is_one_clear_line(engine, deaths, tmp_path, monkeypatch):
     """It says what is missing there and what to install."""
     (tmp_path / "only_here.py").write_text(

@@ -47,6 +47,7 @@ def cluster() -> Iterator[Any]:
             made.shutdown()
 
 
+@pytest.mark.thorough
 def test_a_cluster_proposes_the_same_bytes_as_one_machine(cluster, tmp_path):
     """The ranking files are equal, and a run by one engine is known to the other."""
     asked = ("propose", "--image-queries", "9", "--caption-queries", "12", "--depth", "10")
@@ -106,6 +107,7 @@ def test_encoding_survives_the_loss_of_a_machine(cluster):
     assert network.calls == 0
 
 
+@pytest.mark.thorough
 def test_workers_of_another_version_are_refused(cluster, monkeypatch):
     """Results of two versions are never mixed."""
     monkeypatch.setattr("mitl.retrieval.ray_cluster.version", lambda name: "9.9")

@@ -215,7 +215,7 @@ from topk_kit import Vectors, encoded, some_vectors
 from mitl.retrieval.topk import top_k
 
 backends = ["numpy", *["faiss"] * (find_spec("faiss") is not None)]
-for backend, alike, block_bytes in itertools.product(backends, (False, True), (1 << 20, 4 << 20)):
+for backend, (alike, block_bytes) in itertools.product(backends, ((False, 1 << 20), (False, 4 << 20), (True, 1 << 20))):
     left = encoded(some_vectors(1, (30 if alike else 300, 64)))
     right = encoded(np.ones((10_000, 64), np.float32) if alike else some_vectors(2, (10_000, 64)), "caption")
     search = lambda: top_k(Vectors(), left, right, 25, backend=backend, block_bytes=block_bytes)
@@ -228,8 +228,8 @@ def test_memory_stays_within_a_block_and_the_result():
     found = np.array(peaks(SEARCHES)).reshape(-1, 3)
 
     block_bytes, queries, peak = found.T
-    result, rescoring = queries * 25 * 12, np.repeat([1, 4], 4)[: len(found)] << 20  # faiss takes its own
-    assert len(found) in (4, 8) and (peak < block_bytes + 2 * result + rescoring).all(), found
+    result, rescoring = queries * 25 * 12, np.repeat([1, 4], 3)[: len(found)] << 20  # faiss takes its own
+    assert len(found) in (3, 6) and (peak < block_bytes + 2 * result + rescoring).all(), found
 
 
 @given(

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 from topk_kit import SHAPES, Vectors, encoded, full_sort, same_bytes, some_vectors
 
 from annotators.base import Encoded, Ranking
@@ -60,7 +61,7 @@ def ranked_both(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(8, 15), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     queries=st.integers(1, 40),
@@ -107,7 +108,7 @@ def larger_gallery(
 )
 def test_a_larger_gallery_in_many_tiles_gives_the_same_bytes(backend, kind):
     """Several blocks of queries and spans of the gallery, over which floors rise and are sharpened."""
-    left, right, expected, expected_back = larger_gallery(70, 3000, 25, 7, kind)
+    left, right, expected, expected_back = larger_gallery(70, 1500, 25, 7, kind)
 
     # With less, the card's path has the same spans of 64 items and takes four times as long.
     narrow = 600_000 if backend == "device" else 200_000
@@ -656,7 +657,7 @@ def test_what_was_compiled_before_any_source_changed_is_not_used(name, monkeypat
 
 def test_where_too_many_reach_the_sieve_is_left_and_memory_stays_bounded(monkeypatch):
     """Of equal vectors every pair survives: what is sifted gives up in time, and the ranking is that of a full sort."""
-    rows = np.ones((700, 40), np.float32)
+    rows = np.ones((300, 40), np.float32)
     product, one, other, _, exact = loaded("int16", rows, rows)
     buffers = Buffers()
     monkeypatch.setattr(product, "_patience", 3)
@@ -669,10 +670,10 @@ def test_where_too_many_reach_the_sieve_is_left_and_memory_stays_bounded(monkeyp
         assert product.sifted(one, other, floors, buffers) is None
     left, right = encoded(rows), encoded(rows, "caption")
 
-    there, back = ranked_both("int16", left, right, 25, 700, 200_000)
+    there, back = ranked_both("int16", left, right, 25, 300, 200_000)
 
     assert same_bytes(there, full_sort(left, right, 25))
-    assert same_bytes(back, full_sort(right, left, 700))
+    assert same_bytes(back, full_sort(right, left, 300))
 
 
 def test_16_bit_integers_say_what_they_need(monkeypatch):
