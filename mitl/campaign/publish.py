@@ -210,7 +210,8 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
         )
     with reading(run.context.session):
         decisions = answer_store.decision_counts(run.context.session, request.environment)
-    review = "mitl review" if decisions.get(Decision.QUEUED) else ""
+    here = _here(run)
+    review = f"mitl review{here}" if decisions.get(Decision.QUEUED) else ""
     left_out = f"; {plan.left_out}" if plan.left_out else ""
     why = plan.waits_for or run.kind.nothing_open(adopted=adopted)
     if not plan.waits_for and plan.n_held_back and plan.out:
@@ -221,14 +222,14 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
         else:
             asked = sum(stored.asked for stored in plan.out)
             out = f"{asked:,} {run.kind.asked} of {names} are out, and --limit {request.limit:,}"
-        first = review or "mitl harvest"
+        first = review or f"mitl harvest{here}"
         why = f"{out} counts them until the last of these HITs is closed; run `{first}` first, or raise it"
     return StageResult(
         status="done" if adopted else "nothing_to_do",
         counts=counts,
         lines=((recognised or "nothing to do: ") + why + left_out,),
         warnings=sweep.warnings,
-        next=review or (_next(run) if _is_any_out(run) else run.kind.scores or _follows(run, plan)),
+        next=review or (_next(run) if _is_any_out(run) else _scores(run) or _follows(run, plan)),
     )
 
 
@@ -236,7 +237,7 @@ def _follows(run: PostingRun, plan: Plan) -> str:
     """What comes next where no page is out: if only a part was to be asked, the rest may be open."""
     with reading(run.context.session):
         rest = round_store.after_pages(run.context.session, run.context.environment)
-    return rest if plan.waits_for else "mitl build-dataset --out DIR"
+    return rest if plan.waits_for else f"mitl build-dataset{_here(run)} --out DIR"
 
 
 def _values(run: PostingRun, job: PostingJob) -> dict[str, Any]:
@@ -252,7 +253,12 @@ def _values(run: PostingRun, job: PostingJob) -> dict[str, Any]:
 
 
 def _next(run: PostingRun) -> str:
-    return _harvest(run) + (f", and {run.kind.scores}" if run.kind.scores else "")
+    return ", and ".join(filter(None, (_harvest(run), _scores(run))))
+
+
+def _scores(run: PostingRun) -> str:
+    """The command that shows what the kind's answers come to; empty where there is none."""
+    return f"{run.kind.scores}{_here(run)}" if run.kind.scores else ""
 
 
 def _is_any_out(run: PostingRun) -> bool:
@@ -262,12 +268,16 @@ def _is_any_out(run: PostingRun) -> bool:
 
 
 def _harvest(run: PostingRun) -> str:
-    """What comes next once HITs are out; where it names no environment, these commands mean this one."""
-    session, environment = run.context.session, run.context.environment
-    with reading(session):
-        here = named(session, environment)
-    practice = f", or mitl simulate{here}" if environment is Environment.SANDBOX else ""
+    """What comes next once HITs are out."""
+    here = _here(run)
+    practice = f", or mitl simulate{here}" if run.context.environment is Environment.SANDBOX else ""
     return f"mitl serve for people{practice}; then mitl harvest{here}"
+
+
+def _here(run: PostingRun) -> str:
+    """What the commands that follow need to mean this environment."""
+    with reading(run.context.session):
+        return named(run.context.session, run.context.environment)
 
 
 def reconcile(settings: Settings, environment: Environment, progress: Progress = no_progress) -> StageResult:

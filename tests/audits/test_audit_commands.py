@@ -143,7 +143,7 @@ def test_the_same_draw_again_is_nothing_to_do(settings):
         AuditRequest(size=50, simple=True),
     ):
         with pytest.raises(
-            AuditError, match=r"drawn after looking.* complete it with `mitl publish --drawn`"
+            AuditError, match=r"drawn after looking.* complete it with `mitl publish --sandbox --drawn`"
         ):
             draw_audit(settings, wish, SANDBOX)
     with pytest.raises(AuditError, match="drawn after looking"):
@@ -391,7 +391,8 @@ def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
         draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=21), SANDBOX)
     work_until_done(settings)
     with pytest.raises(
-        AuditError, match=r"was answered .* drawn after looking.* `mitl label` bounds labels by this one"
+        AuditError,
+        match=r"was answered .* drawn after looking.* `mitl label --sandbox` bounds labels by this one",
     ):
         draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=21), SANDBOX)
 
@@ -439,7 +440,9 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     planned = plan(settings, AuditRequest(recall=0.3), SANDBOX)
     assert "audit 2 of this pool was answered since" in planned.warnings[0]
     assert planned.next == "mitl audit show"
-    with pytest.raises(AuditError, match=r"was answered since .* `mitl build-dataset --out DIR` certifies"):
+    with pytest.raises(
+        AuditError, match=r"was answered since .* `mitl build-dataset --sandbox --out DIR` certifies"
+    ):
         draw_audit(settings, AuditRequest(size=61), SANDBOX)
     (shown,) = [one for one in collect(settings).sections if one.section.id == "audit"]
     assert set(built.lines[1:]) <= set(shown.lines)

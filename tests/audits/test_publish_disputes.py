@@ -140,7 +140,7 @@ def test_a_sample_without_an_open_question_says_so_and_what_else_is_open(project
         "nothing_to_do",
         ("nothing to do: every drawn pair is on an open HIT or judged",),
     )
-    assert result.next == "mitl publish --sandbox, or mitl build-dataset --out DIR"
+    assert result.next == "mitl publish --sandbox, or mitl build-dataset --sandbox --out DIR"
 
 
 def test_where_no_audit_has_drawn_nothing_is_said_to_be_judged(project: Settings) -> None:

@@ -125,7 +125,9 @@ def test_a_text_is_written_reviewed_by_another_and_becomes_an_original(settings,
 
     told = show(settings, SANDBOX)
     assert told.next == (
-        "mitl build-dataset --out DIR" if told.counts["accepted"] == 6 else "mitl collect publish --sandbox"
+        "mitl build-dataset --sandbox --out DIR"
+        if told.counts["accepted"] == 6
+        else "mitl collect publish --sandbox"
     )
     assert told.counts["states"].get("accepted") == told.counts["accepted"] >= 5
     assert told.counts["paid_cents"] > 0

@@ -383,8 +383,13 @@ def test_a_harvest_leads_to_the_release_only_where_every_pair_was_asked(tmp_path
         for row in submissions(settings):
             if row.decision is Decision.QUEUED:
                 keep(settings, Ruling(row.id, Decision.APPROVE), SANDBOX)
-    more = "mitl publish --sandbox, or " * (limit is not None)
-    assert seen.next == f"{more}mitl build-dataset --out DIR"
+    build, more = "mitl build-dataset --sandbox --out DIR", "mitl publish --sandbox"
+    assert seen.next == ("mitl build-dataset --out DIR" if limit is None else f"{more}, or {build}")
+    add_live_batch(settings)
+    assert harvest(settings, SANDBOX).next == (build if limit is None else f"{more}, or {build}")
+    assert status(settings, SANDBOX).next == (build if limit is None else more)
+    if limit is None:
+        assert run_publish(settings).next == build
 
 
 def test_a_server_that_is_gone_does_not_fail_the_harvest_of_a_finished_project(harvested):

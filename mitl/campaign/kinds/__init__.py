@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import CampaignKind, Request
+from mitl.crowd.context import named
 from mitl.db.store import audits, open_work
 from mitl.db.store import hits as hit_store
 from mitl.db.store.items import DatasetRow
@@ -102,7 +103,8 @@ def after_answers(session: Session, environment: Environment) -> str:
     command = pairs_command(session, environment)
     if command == PAIRS_COMMAND:
         lacks = open_work.pair_counts(session, environment).open or audits.disputes(session, environment)
-        return after_pages(session, environment) if lacks else "mitl build-dataset --out DIR"
+        build = f"mitl build-dataset{named(session, environment)} --out DIR"
+        return after_pages(session, environment) if lacks else build
     return f"{command} --{environment}, which ends the round"
 
 

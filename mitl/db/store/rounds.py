@@ -104,7 +104,7 @@ def after_pages(session: Session, environment: Environment) -> str:
     """What to do where no page is out and none waits for a decision."""
     if not runs(session):
         return "mitl status, which says what comes first"
-    return f"{pairs_command(session, environment)} --{environment}, or mitl build-dataset --out DIR"
+    return f"{pairs_command(session, environment)} --{environment}, or mitl build-dataset --{environment} --out DIR"
 
 
 def first_command(session: Session) -> str:

@@ -327,10 +327,13 @@ def _require_same(context: Context, audit: AuditRow, wish: AuditRequest) -> None
     asked = (context.settings.seed, wish.simple, wish.confidence, sample, bool(wish.compare))
     if asked != (design.seed, design.simple, design.confidence, design.sample, compares):
         complete, state = _state(context, audit)
-        reader = "build-dataset --out DIR` certifies a release"
+        here = context.environment
+        reader = f"build-dataset --{here} --out DIR` certifies a release"
         if audit.purpose is AuditPurpose.LABELS:
-            reader = "label` bounds labels"
-        then = f"`mitl {reader} by this one" if complete else "complete it with `mitl publish --drawn`"
+            reader = f"label --{here}` bounds labels"
+        then = (
+            f"`mitl {reader} by this one" if complete else f"complete it with `mitl publish --{here} --drawn`"
+        )
         raise AuditError(
             f"audit {audit.number} of this pool {state} since it was drawn on {audit.drawn_at:%Y-%m-%d}: "
             f"another sample would be drawn after looking, and prove nothing; {then}"

@@ -197,8 +197,10 @@ def _next(state: AuditState, environment: Environment, on_their_way: str, *, cer
     if state.wanted > state.out:
         return f"mitl publish --{environment.value} --drawn"
     if state.wanted:
-        return on_their_way or "mitl status"
-    return f"mitl build-dataset --out DIR{', which certifies the release' if certifies else ''}"
+        return on_their_way or f"mitl status --{environment}"
+    return (
+        f"mitl build-dataset --{environment} --out DIR{', which certifies the release' if certifies else ''}"
+    )
 
 
 def _audits(context: Context, drawn: list[AuditRow], valid: set[int], pool: str) -> Table:

@@ -207,7 +207,7 @@ def _next(states: Mapping[str, int], where: str, on_their_way: str) -> str:
         return f"mitl collect publish --{where}"
     if states.get(ItemState.OUT) or states.get(ItemState.IN_REVIEW):
         return on_their_way or "mitl status"
-    return "mitl build-dataset --out DIR"
+    return f"mitl build-dataset --{where} --out DIR"
 
 
 _COLUMNS = ("item", "by", "state", "review", "text", "faults")

@@ -283,7 +283,8 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     if counts.get("hits_out"):
         return f"mitl harvest{named(session, environment)} again when people have worked"
     following = after_answers(session, environment)
-    scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]
+    here = named(session, environment)
+    scores = [f"{kind.scores}{here} for {kind.given}" for kind in kinds if kind.scores]
     if not scores:
         return following
     asks_pairs = any(batch.kind == BatchKind.PAIRS for batch in hit_store.batches(session, environment))

@@ -32,7 +32,7 @@ from mitl.audits.machine_labels import (
 from mitl.campaign.standing import takes_in
 from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places
 from mitl.core.formats import percent, percent_at_most, upper_bound
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.datasets.files import read_rows
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, open_work
@@ -153,11 +153,12 @@ def label(
         done = distinct(np.concatenate([asked, labelled.labels["pair"].to_numpy()]))
         left_out = open_work.left_out(context.session, context.environment, proposed)
         left = int((~contains(done, proposed) & ~left_out).sum())
-        following = _following(context)
+        build = f"mitl build-dataset{named(context.session, context.environment)} --out DIR"
+        following = _following(context) if left else build
     settled = audit_store.as_guessed(audit.design, audited)
     n_settled = int(np.isin(labelled.disputed, audited["pair"].to_numpy()[settled]).sum())
     result = _result(labelled, promise, (left, len(audited), n_settled), dry_run=dry_run, same=same)
-    result = replace(result, next=following if left else "mitl build-dataset --out DIR")
+    result = replace(result, next=following)
     if scores is None:
         return result
     taken = f"that {scores.name} was made without the sample's answers is taken on your word; the bound rests on it"

@@ -254,10 +254,12 @@ def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
     ):
         return f"{next(iter(standing['again']), PAIRS_COMMAND)} --{now['environment']}"
     if now["pairs_judged"]:
-        build = "mitl build-dataset --out DIR"
+        build = f"mitl build-dataset{here} --out DIR"
         return f"mitl report, or {build} again where more was judged since" if seen.released else build
     return (
-        "; ".join(standing["scores"]) if standing["scores"] and now["submissions"] else f"mitl harvest{here}"
+        "; ".join(f"{scores}{here}" for scores in standing["scores"])
+        if standing["scores"] and now["submissions"]
+        else f"mitl harvest{here}"
     )
 
 

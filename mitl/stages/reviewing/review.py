@@ -301,7 +301,11 @@ def _next(context: Context, counts: RulingCounts, asks_again: str) -> str:
         return f"mitl harvest{named(session, chosen)}"
     return " or ".join(
         [
-            *(f"{kind.scores}," for kind in other_kinds_asked(session, chosen) if kind.scores),
+            *(
+                f"{kind.scores}{named(session, chosen)},"
+                for kind in other_kinds_asked(session, chosen)
+                if kind.scores
+            ),
             after_answers(session, chosen),
         ]
     )

@@ -136,7 +136,9 @@ def run_rounds(
                 return _result(settings, environment, row, waits, closed)
             closed.append(row.number)
             if wish is None or of.turn >= wish.turns:
-                following = f"mitl build-dataset --out DIR, or mitl round next --{environment.value}"
+                following = (
+                    f"mitl build-dataset --{environment} --out DIR, or mitl round next --{environment}"
+                )
                 return _result(settings, environment, row, None, closed, following)
             turn, row = of.turn + 1, None
 
@@ -164,7 +166,7 @@ def close(settings: Settings, environment: Environment | None, talk: Talk) -> St
         if RoundStep.HARVEST not in done:  # an interrupted try has told what it came to
             _ended(turn, RoundStep.HARVEST, {"unanswered": missing})
         _walk(turn)
-        following = f"mitl round next --{chosen.value}, or mitl build-dataset --out DIR"
+        following = f"mitl round next --{chosen}, or mitl build-dataset --{chosen} --out DIR"
         return _result(settings, chosen, row, None, [row.number], following)
 
 
