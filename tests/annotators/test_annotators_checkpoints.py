@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from python_2_kit import PYTHON_2
 from safetensors.torch import save_file
+from suite_kit import examples
 from torch import nn
 
 from annotators.checkpoints.checkpoint import (
@@ -405,7 +406,11 @@ PIECES = [
 """Instructions of the stack machine: names, values, marks with what closes them, calls, the memo."""
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150, 400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     st.lists(
         st.sampled_from(PIECES),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
+from suite_kit import examples
 
 from mitl.audits.finite import (
     Bets,
@@ -49,7 +50,7 @@ def test_the_hypergeometric_bound_inverts_the_distribution(size, data, risk):
 
 
 @given(strata(), RISKS)
-@settings(max_examples=120, derandomize=True)
+@settings(max_examples=examples(50, 120), derandomize=True)
 def test_betting_is_never_below_the_true_maximum(tiny, risk):
     """Over all whole numbers whose e-values multiply to at most 1 / risk, as tried one by one, and near to it."""
     size, _, marked, _ = tiny

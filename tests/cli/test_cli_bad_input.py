@@ -409,6 +409,7 @@ def test_output_that_finds_no_room_is_one_line(words):
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.thorough(but=("<&- >&-*",))
 def test_a_closed_stream_is_nobody_who_types_or_reads(closed, project):
     """As a program that starts a job may hand it over: nothing is confirmed, and what can be said is said."""
     ok("crowd", "budget", "--set", "100")

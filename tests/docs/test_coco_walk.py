@@ -21,14 +21,14 @@ from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init
 from mitl.stages.setup.loading import DatasetSources, load
 
-PIVOTS = ("pivot-PureT_SCST-tfidf", "pivot-SATIC-tfidf")
+PIVOT = "pivot-SATIC-tfidf"
 
 pytestmark = [pytest.mark.shared, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def coco(shared_data, tmp_path_factory):
-    """A project on the real captions and ratings, with two word pivots over real machine captions."""
+    """A project on the real captions and ratings, with a word pivot over real machine captions."""
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("coco")
     sources = DatasetSources(
@@ -39,7 +39,7 @@ def coco(shared_data, tmp_path_factory):
     )
     loaded = load(sources, folder)
     machine = str(shared_data / "karpathy_test_machine_captions" / "machine_captions.parquet")
-    tables = {"annotators": {name: {"captions": machine} for name in PIVOTS}}
+    tables = {"annotators": {PIVOT: {"captions": machine}}}
     ensure_config(folder, "coco", 0, tables)
     settings = replace(load_settings(folder, environ={}), endpoint=None)
     init(settings, loaded)
@@ -69,7 +69,7 @@ def test_a_slice_of_the_walk_holds_its_numbers(coco):
     proposed = propose(
         coco,
         ProposeRequest(
-            annotators=PIVOTS,
+            annotators=(PIVOT,),
             top_k=5,
             depth=25,
             images=QueryChoice(file=chosen[Direction.I2T]),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from mitl.judgements.intraclass import one_way, two_way
 
@@ -56,6 +57,7 @@ def test_the_intervals_are_those_of_other_packages():
 TABLES = st.integers(0, 2**32 - 1).map(lambda seed: np.random.default_rng(seed).normal(2.5, 1.0, (7, 4)))
 
 
+@settings(max_examples=examples(15))
 @given(TABLES, st.floats(-3, 3), st.floats(0.1, 4), st.randoms(use_true_random=False))
 def test_no_shift_no_unit_and_no_order_changes_them(table, shift, unit, random):
     """Items and raters may be numbered anyhow."""
@@ -68,6 +70,7 @@ def test_no_shift_no_unit_and_no_order_changes_them(table, shift, unit, random):
     assert after == pytest.approx(before, abs=1e-9)
 
 
+@settings(max_examples=examples(15))
 @given(TABLES, st.lists(st.floats(-2, 2), min_size=4, max_size=4))
 def test_what_a_rater_always_adds_does_not_touch_consistency(table, added):
     """ICC(3) stays, whatever each rater adds to all of the own ratings."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from mitl.judgements.gold_records import GoldRecord
 from mitl.judgements.rating_conduct import (
@@ -265,7 +266,7 @@ def test_honest_raters_are_left_alone(seed):
         assert len(marks) <= 1, marks
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_any_table_of_ratings_gives_shares_and_bounds(data):
     """Whatever raters do: shares from 0 to 1, an interval around the drift, counts that add up, in any order."""

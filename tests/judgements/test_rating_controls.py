@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from mitl.judgements.rating_conduct import rating_conduct
 from mitl.judgements.rating_tests import FEWEST_CAREFUL, apart, untrusted
@@ -68,6 +69,7 @@ def test_the_record_of_a_rater_forgets_it():
     assert [(record.passes, record.golds) for record in records] == [(2, 2)] * 4
 
 
+@settings(max_examples=examples(15))
 @given(st.lists(st.tuples(*[st.integers(0, 500).map(lambda n: n / 100)] * 4), max_size=8))
 def test_only_random_rows_are_untrusted_and_enough_people_say_so(raters):
     """Whatever people answer; exactly 1 apart still counts as the same."""

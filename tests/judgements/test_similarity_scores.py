@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from aggregation_kit import count_alpha
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rating_kit import SKIPPED, plain_ratings, planted, rating_frame, shuffled_frame
+from suite_kit import examples
 
 from mitl.judgements.agreement import Scale, interval_alpha
 from mitl.judgements.rater_model import fit_raters
@@ -87,6 +88,7 @@ def test_each_task_is_taken_by_itself():
 TABLES = st.integers(0, 2**32 - 1).map(lambda seed: planted(6, 8, seed=seed)[3])
 
 
+@settings(max_examples=examples(15))
 @given(TABLES, st.sampled_from(list(Aggregation)), st.integers(0, 99))
 def test_scores_do_not_depend_on_order_or_names_and_stay_on_the_scale(table, method, seed):
     """Whatever the method."""
@@ -101,6 +103,7 @@ def test_scores_do_not_depend_on_order_or_names_and_stay_on_the_scale(table, met
     assert found["score"].between(0, 5).all()
 
 
+@settings(max_examples=examples(15))
 @given(st.integers(0, 2**32 - 1), st.sampled_from(list(Aggregation)))
 def test_raters_who_agree_to_the_last_digit_are_believed(seed, method):
     """Where all give the same numbers, these are the scores."""

@@ -6,8 +6,9 @@ import csv
 
 import pytest
 from cli_kit import ok
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 from world_kit import copy_of
 
 from mitl.analysis.answer_tables import EDGES, Workload, by_workload, together
@@ -51,6 +52,7 @@ def test_the_papers_table_is_reproduced():
     assert round(whole.submitted / whole.workers, 2) == 3.06
 
 
+@settings(max_examples=examples(15))
 @given(st.lists(st.integers(0, 40).flatmap(lambda n: st.builds(Workload, st.just(n), st.integers(0, n)))))
 def test_every_worker_with_a_submission_stands_in_one_bin(crowd):
     """Nobody is lost or counted twice, and each bin holds those of its bounds."""

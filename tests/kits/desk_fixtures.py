@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from db_kit import postgres_database
 from desk_kit import OpenDesk, make_reviewed_project, open_desk
-from sqlalchemy import make_url
 from world_kit import copy_of
 
 from mitl.settings import Settings, load
@@ -38,24 +38,35 @@ def reviewed_dump(reviewed: Settings, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
-@pytest.fixture
-def restored(reviewed_dump: Path, engine_url: str, tmp_path: Path) -> Settings:
-    """A project whose database was restored from that, on either engine."""
-    settings = load(tmp_path / "p", db=engine_url, environ={})
-    file = make_url(engine_url).database
-    if engine_url.startswith("sqlite") and file is not None:
-        settings.project.mkdir()
-        shutil.copyfile(reviewed_dump / "whole.db", file)
-    else:
+@pytest.fixture(scope="session")
+def reviewed_on_postgres(
+    reviewed_dump: Path, postgres_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of a database of PostgreSQL that was restored from it and that nobody opens."""
+    with postgres_database(postgres_server) as url:
+        settings = load(tmp_path_factory.mktemp("restored") / "p", db=url, environ={})
         restore(settings, reviewed_dump / "dump", only="pipeline")
-    return settings
+        yield url
 
 
 @pytest.fixture
-def restored_on_postgres(reviewed_dump: Path, postgres_url: str, tmp_path: Path) -> Settings:
-    """The same on PostgreSQL."""
-    settings = load(tmp_path / "p", db=postgres_url, environ={})
-    restore(settings, reviewed_dump / "dump", only="pipeline")
+def restored_on_postgres(
+    postgres_server: str, reviewed_on_postgres: str, tmp_path: Path
+) -> Iterator[Settings]:
+    """A project whose database is a copy of that one."""
+    with postgres_database(postgres_server, like=reviewed_on_postgres) as url:
+        yield load(tmp_path / "p", db=url, environ={})
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def restored(request: pytest.FixtureRequest, reviewed_dump: Path, tmp_path: Path) -> Settings:
+    """A project whose database was restored from the backup, once on each engine."""
+    if request.param == "postgresql":
+        on_postgres: Settings = request.getfixturevalue("restored_on_postgres")
+        return on_postgres
+    settings = load(tmp_path / "p", db=f"sqlite:///{tmp_path / 'test.db'}", environ={})
+    settings.project.mkdir()
+    shutil.copyfile(reviewed_dump / "whole.db", tmp_path / "test.db")
     return settings
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 HOW_TO_GET = (
     (r"\bchromium is missing", "Chromium: apt-get install chromium"),
@@ -134,8 +135,16 @@ def pytest_collection(session: pytest.Session) -> None:
                 import_module(module.stem)
 
 
-def examples(everyday: int, thorough: int) -> int:
-    """How many of a property's examples hypothesis draws: the fewer wherever ``MITL_TESTS`` is not ``all``."""
+def examples(everyday: int, thorough: int | None = None) -> int:
+    """How many of a property's examples hypothesis draws: the fewer wherever ``MITL_TESTS`` is not ``all``.
+
+    Args:
+        thorough: by default as many as of other properties, and those also where ``MITL_EXAMPLES`` says how many.
+    """
+    if thorough is None:
+        thorough = settings.default.max_examples
+        if "MITL_EXAMPLES" in os.environ:
+            return thorough
     return thorough if os.environ.get("MITL_TESTS") == "all" else everyday
 
 

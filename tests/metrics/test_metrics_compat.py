@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from metrics_kit import World, both_ways, reference, worlds
+from suite_kit import examples
 
 from mitl.errors import DatasetError, MetricError
 from mitl.metrics.compat import Metrics
@@ -41,7 +42,7 @@ def same(one, other):
         assert score == pytest.approx(other[key], abs=1e-12), key
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 60))
 @given(worlds())
 def test_every_metric_equals_the_reference_on_full_rankings(theirs, ours, world):
     """Random, degenerate and adversarial rankings; from lists and from arrays; whole call and each method."""

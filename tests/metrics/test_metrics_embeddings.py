@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metrics_kit import reference
 from metrics_kit import worlds as splits
+from suite_kit import examples
 
 from annotators.base import Encoded
 from mitl.errors import MetricError
@@ -90,7 +91,7 @@ def equal(one, other):
         assert mine.left_out == theirs.left_out
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(40, 120))
 @given(worlds(), st.sampled_from([(1, 1), (3, 8), (8, 3), (510, 2040)]), st.booleans())
 def test_embeddings_score_as_their_full_rankings(world, tile, median_rank):
     """Ties and near ties included, for tiles of any size, with positives that the gallery lacks."""
@@ -103,7 +104,7 @@ def test_embeddings_score_as_their_full_rankings(world, tile, median_rank):
         equal(score_embeddings(*sides, query_ids, gallery_ids, positives, **options), wanted)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 60))
 @given(worlds(), st.integers(1, 10))
 def test_similarities_score_as_their_full_rankings(world, rows):
     """A matrix, and blocks of its rows."""

@@ -91,7 +91,7 @@ def pools(draw):
     return models, labels, judged, chances, rng
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(20, 60), deadline=None, derandomize=True)
 @given(pools())
 def test_with_every_pair_audited_each_method_is_the_metric_itself(pool):
     """Whatever was judged, and whatever the chances were; intervals are the value, the settled order the truth's."""
@@ -115,7 +115,7 @@ def test_with_every_pair_audited_each_method_is_the_metric_itself(pool):
         assert difference.sign == np.sign(gaps[0, 1, place]) * apart[0, 1, place], "nothing is left open"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(20, 60), deadline=None, derandomize=True)
 @given(pools())
 def test_the_naive_value_is_the_metric_on_what_is_released(pool):
     """It equals the scores of `mitl evaluate`."""
@@ -127,7 +127,7 @@ def test_the_naive_value_is_the_metric_on_what_is_released(pool):
         assert fair.naive == pytest.approx(true_values(ranked, labels & judged), abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(15, 40), deadline=None, derandomize=True)
 @given(pools())
 def test_chances_that_are_the_truth_need_no_correction(pool):
     """The expected and the corrected value are the metric, whatever is audited."""

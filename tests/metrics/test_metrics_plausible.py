@@ -7,8 +7,9 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import DatasetError, MetricError
@@ -122,6 +123,7 @@ def naive(gallery, queries, rankings, zeta, cap, keep):
     return values
 
 
+@settings(max_examples=examples(15))
 @given(worlds(), st.sampled_from([None, 1, 2, 5]), st.booleans(), st.integers(0, 3))
 def test_values_are_those_of_the_definition(world, cap, keep, zeta):
     gallery, queries, rankings = world
@@ -145,6 +147,7 @@ def test_values_are_those_of_the_definition(world, cap, keep, zeta):
     assert values.left_out == len(queries) - len(expected)
 
 
+@settings(max_examples=examples(15))
 @given(worlds(), st.sampled_from([None, 1, 3]))
 def test_listed_matches_score_as_told_ones(world, cap):
     """The files of ECCV Caption list what the vectors tell."""

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from annotators.base import Encoded, Ranking, unit_rows
 from annotators.item_encoders import OneSided
@@ -127,6 +128,7 @@ def test_an_item_with_many_doubles_need_not_be_in_its_own_list():
     assert (found["first"] != found["second"]).all()
 
 
+@settings(max_examples=examples(15))
 @given(group_sets(), seeds)
 def test_co_captions_make_a_cycle_through_the_captions(groups, seed):
     """Each of three or more captions is once first and once second; two make one pair, one makes none."""
@@ -156,6 +158,7 @@ def test_five_captions_have_five_of_their_ten_pairs():
     assert len(drawn) > 6, "of twelve cycles"
 
 
+@settings(max_examples=examples(15))
 @given(group_sets(), rankings(), seeds)
 def test_caption_pairs_stand_for_image_pairs_and_take_turns(groups, given_ranking, seed):
     """One caption of each image; of the image that chose none a second time before all were first once."""
@@ -216,6 +219,7 @@ def rated_pairs(draw, groups: CaptionGroups) -> pd.DataFrame:
     return frame(RATED, {"first": first, "second": second, "score": score})
 
 
+@settings(max_examples=examples(15))
 @given(st.data(), group_sets(), st.integers(0, 25), seeds)
 def test_candidates_are_the_best_rated_of_both_rankings(data, groups, n, seed):
     """No pair twice and none of an image's own; halves where both suffice; whoever is left out is rated no better."""
@@ -237,6 +241,7 @@ def test_candidates_are_the_best_rated_of_both_rankings(data, groups, n, seed):
         assert part["similarity"].is_monotonic_decreasing and part["rank"].is_monotonic_increasing
 
 
+@settings(max_examples=examples(15))
 @given(st.data(), group_sets(least=1), st.integers(0, 12), st.integers(0, 12), seeds)
 def test_candidates_that_are_there_count_and_are_skipped(data, groups, before, more, seed):
     """Asking for more later adds to what is there and repeats nothing."""

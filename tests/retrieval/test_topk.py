@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_kit import peaks
+from suite_kit import examples
 from topk_kit import Vectors, encoded, same_bytes
 
 from annotators.base import Encoded, Ranking
@@ -57,7 +58,7 @@ def naive(queries: Encoded, gallery: Encoded, k: int) -> Ranking:
     return Ranking(queries.ids, gallery.ids[order], np.take_along_axis(similarity, order, 1))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25, 50), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     queries=st.integers(0, 15),
@@ -260,7 +261,7 @@ def test_blocks_are_never_empty_and_fit_where_one_pair_fits(
         assert found.span * item <= block_bytes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     queries=st.integers(1, 12),
