@@ -11,11 +11,11 @@ from pathlib import Path
 
 import once_kit  # noqa: F401 - what it makes once is shared from here on
 import pytest
-from db_kit import postgres_database
+from db_kit import administered, postgres_database
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import settings
 from migration_kit import every_migration
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 from suite_kit import (  # noqa: F401 - pytest finds them here
     ctrl_c,
     pytest_collection,
@@ -27,6 +27,10 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
     start_program,
     temporary_folder,
 )
+
+from mitl.db.engine import make_engine
+from mitl.db.migrate import Line
+from mitl.db.session import open_database
 
 # Two workers whose libraries each take all cores wait for each other's threads; numpy keeps what the search divides.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -99,18 +103,31 @@ def postgres_server() -> Iterator[str]:
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
     server = pgserver.get_server(folder / "data", cleanup_mode="stop")
     url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
-    admin = create_engine(url, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        # Tests kill clients of it and never the machine, so nothing has to reach the disk.
-        for setting in ("fsync", "full_page_writes"):
-            connection.execute(text(f"ALTER SYSTEM SET {setting} = off"))
-        connection.execute(text("SELECT pg_reload_conf()"))
-    admin.dispose()
     try:
-        yield url
+        with administered(url) as admin:
+            with admin.connect() as connection:
+                # Tests kill clients of it and never the machine, so nothing has to reach the disk.
+                for setting in ("fsync", "full_page_writes"):
+                    connection.execute(text(f"ALTER SYSTEM SET {setting} = off"))
+                connection.execute(text("SELECT pg_reload_conf()"))
+            yield url
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def new_on_postgres(postgres_server: str) -> Iterator[dict[Line, str]]:
+    """URLs of a new project's database and of a new crowd server's, to be copied: their tables take half a second."""
+    from mitl.crowd_server import admin
+
+    with postgres_database(postgres_server) as project, postgres_database(postgres_server) as crowd:
+        with open_database(project, create=True):
+            pass
+        engine = make_engine(crowd)
+        admin.prepare(engine)
+        engine.dispose()
+        yield {"pipeline": project, "crowd": crowd}
 
 
 @pytest.fixture
@@ -120,12 +137,42 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def postgres_project_url(postgres_server: str, new_on_postgres: dict[Line, str]) -> Iterator[str]:
+    """URL of a new project's PostgreSQL database, dropped afterwards."""
+    with postgres_database(postgres_server, new_on_postgres["pipeline"]) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_crowd_url(postgres_server: str, new_on_postgres: dict[Line, str]) -> Iterator[str]:
+    """URL of a new crowd server's PostgreSQL database, dropped afterwards."""
+    with postgres_database(postgres_server, new_on_postgres["crowd"]) as url:
+        yield url
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of an empty database, once on each engine."""
+    return _on_each_engine(request, tmp_path, "postgres_url")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def project_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a database in which a project begins, once on each engine; on PostgreSQL it has its tables."""
+    return _on_each_engine(request, tmp_path, "postgres_project_url")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def crowd_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a database in which a crowd server begins, once on each engine; on PostgreSQL it has its tables."""
+    return _on_each_engine(request, tmp_path, "postgres_crowd_url")
+
+
+def _on_each_engine(request: pytest.FixtureRequest, folder: Path, on_postgres: str) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'test.db'}"
-    url: str = request.getfixturevalue("postgres_url")
+        return f"sqlite:///{folder / 'test.db'}"
+    url: str = request.getfixturevalue(on_postgres)
     return url
 
 
@@ -138,5 +185,6 @@ def unasked_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     if request.param == "sqlite":
         yield make_world(folder, n_images=12).db_url
     else:
-        with postgres_database(request.getfixturevalue("postgres_server")) as made:
+        server, new = map(request.getfixturevalue, ("postgres_server", "new_on_postgres"))
+        with postgres_database(server, new["pipeline"]) as made:
             yield make_world(folder, n_images=12, db_url=made).db_url

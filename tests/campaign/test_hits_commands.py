@@ -615,9 +615,9 @@ def test_the_commands_of_the_page_run_as_written(asked, monkeypatch):
     assert on_server(asked) == []
 
 
-def test_on_postgresql_it_is_the_same(tmp_path, postgres_url):
+def test_on_postgresql_it_is_the_same(tmp_path, postgres_project_url):
     """Extended, answered, ended and deleted, on the other database engine."""
-    settings = make_posted(tmp_path / "p", db_url=postgres_url)
+    settings = make_posted(tmp_path / "p", db_url=postgres_project_url)
     n_hits = len(keys(settings))
 
     assert more(settings, 2, days=9)[0].counts["total_cents"] == n_hits * 100

@@ -669,10 +669,10 @@ def test_the_papers_five_rankings_are_preferred_in_the_papers_order(settings):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
+def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_project_url):
     """The same queries, pages and scores from either database."""
     found = []
-    for name, url in (("sqlite", None), ("postgres", postgres_url)):
+    for name, url in (("sqlite", None), ("postgres", postgres_project_url)):
         made = replace(make_world(tmp_path / name, n_images=20, db_url=url), project_id="same-0000")
         run_propose(made, image_queries=2, caption_queries=8)
         write_guesses(made, Direction.T2I)

@@ -101,9 +101,9 @@ def test_what_was_planned_before_is_not_promised_twice():
 
 @pytest.mark.slow
 @pytest.mark.thorough(but=("sqlite",))
-def test_committed_money_is_what_is_paid_and_what_is_out(tmp_path, engine_url):
+def test_committed_money_is_what_is_paid_and_what_is_out(tmp_path, project_url):
     """From planning to the last decision nothing is forgotten and nothing counts twice, on both engines."""
-    settings = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
+    settings = make_world(tmp_path / "p", n_images=12, db_url=project_url)
     run_propose(settings)
     total = run_publish(settings, assignments=2, reward_cents=30, limit=36).counts["total_cents"]
     n_hits = total // 60

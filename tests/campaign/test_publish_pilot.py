@@ -73,9 +73,9 @@ def test_the_rest_waits_for_the_pilot(world):
 
 @pytest.mark.slow
 @pytest.mark.thorough(but=("sqlite",))
-def test_the_pilots_median_time_prices_the_rest(tmp_path, engine_url):
+def test_the_pilots_median_time_prices_the_rest(tmp_path, project_url):
     """The estimate, the reward and the next batch's row come from what the pilot's pages measured, on both engines."""
-    world = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
+    world = make_world(tmp_path / "p", n_images=12, db_url=project_url)
     run_propose(world)
     run_publish(world, pilot=2)
     simulate(world, SANDBOX)

@@ -269,8 +269,8 @@ def test_a_hit_sent_long_ago_is_not_sent_again_on_an_incomplete_listing(asked):
     assert complete.adopted == 1
 
 
-def test_batches_are_named_past_what_the_server_knows(engine_url):
+def test_batches_are_named_past_what_the_server_knows(project_url):
     """b1 where nothing is known, then one more than the highest of both sides."""
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         assert hit_store.next_batch_name(session) == "b1"
         assert hit_store.next_batch_name(session, 12) == "b13"

@@ -519,10 +519,10 @@ def test_pairs_and_ratings_are_harvested_together_and_do_not_mix(posted):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_the_campaign_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
+def test_the_campaign_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_project_url):
     """The same pages and ratings from either database, asked again and read again."""
     found = []
-    for name, url in (("sqlite", None), ("postgres", postgres_url)):
+    for name, url in (("sqlite", None), ("postgres", postgres_project_url)):
         made = replace(make_world(tmp_path / name, n_images=20, db_url=url), project_id="same-0000")
         sample_pairs(made, n=8)
         run_rate(made, pilot=1)

@@ -31,9 +31,9 @@ DONE, FAILED, SENDING, PLANNED = (
 
 
 @pytest.fixture
-def session(engine_url):
+def session(project_url):
     """A session on a new pipeline database, once on each engine."""
-    with open_database(engine_url, create=True) as one:
+    with open_database(project_url, create=True) as one:
         yield one
 
 

@@ -117,9 +117,9 @@ def test_who_was_shut_out_since_the_page_was_asked_for_takes_no_hit(either_crowd
 
 
 @pytest.mark.postgres
-def test_revoking_waits_for_who_is_just_accepting(postgres_url):
+def test_revoking_waits_for_who_is_just_accepting(postgres_crowd_url):
     """A HIT that is being taken by another process while its worker is shut out is returned with the others."""
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     with running_crowd(engine) as crowd, ThreadPoolExecutor(1) as pool:
         hit_type = post_hit(crowd.boto())["HITTypeId"]
@@ -138,9 +138,9 @@ def test_revoking_waits_for_who_is_just_accepting(postgres_url):
 
 
 @pytest.mark.postgres
-def test_who_sends_in_time_is_not_late_for_others_before_them(postgres_url):
+def test_who_sends_in_time_is_not_late_for_others_before_them(postgres_crowd_url):
     """A submission waits its turn to be written; its time is that of its arrival."""
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     with running_crowd(engine) as crowd, ThreadPoolExecutor(1) as pool:
         task = crowd.worker().accept(post_hit(crowd.boto())["HITTypeId"])
@@ -165,9 +165,9 @@ def test_who_sends_in_time_is_not_late_for_others_before_them(postgres_url):
     ],
     ids=["close", "change", "forget"],
 )
-def test_what_changes_a_panel_waits_for_who_is_just_arriving(postgres_url, act):
+def test_what_changes_a_panel_waits_for_who_is_just_arriving(postgres_crowd_url, act):
     """Arrivals write in turn, and what the operator does to a panel or its people takes its own turn among them."""
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     ends = {VisitState.COMPLETED: End("", "C1")}
     admin.add_panel(engine, LIVE, admin.PanelPlan("generic", "p", ends=ends))

@@ -20,9 +20,9 @@ SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
 
 
 @pytest.fixture
-def engine(engine_url):
+def engine(crowd_url):
     """A new crowd database, once on each engine."""
-    found = make_engine(engine_url, durable=True)
+    found = make_engine(crowd_url, durable=True)
     admin.prepare(found)
     yield found
     found.dispose()
@@ -101,9 +101,9 @@ def test_a_commit_of_the_server_waits_for_the_disk(engine):
 
 
 @pytest.mark.postgres
-def test_a_write_has_reached_the_disk_when_its_block_is_over(postgres_url):
+def test_a_write_has_reached_the_disk_when_its_block_is_over(postgres_crowd_url):
     """Its commit leaves the lock before that, so that the next writer need not wait for the disk as well."""
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     database = Database(engine)
     with database.write(LIVE) as connection:
@@ -119,9 +119,9 @@ def test_a_write_has_reached_the_disk_when_its_block_is_over(postgres_url):
 
 
 @pytest.mark.postgres
-def test_pages_find_their_statements_prepared(postgres_url):
+def test_pages_find_their_statements_prepared(postgres_crowd_url):
     """What was asked often enough stays planned from page to page, and none of it is lost by reading or writing."""
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     database = Database(engine)
     kept = text("SELECT count(*) FROM pg_prepared_statements")
@@ -138,14 +138,14 @@ def test_pages_find_their_statements_prepared(postgres_url):
 
 
 @pytest.mark.postgres
-def test_a_connection_that_died_while_idle_is_replaced(postgres_url, monkeypatch):
+def test_a_connection_that_died_while_idle_is_replaced(postgres_crowd_url, monkeypatch):
     """A server that was restarted at night is not a failure of the first page in the morning."""
     monkeypatch.setattr(engines, "FRESH_S", 0.0)
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     with engine.connect() as connection, engine.connect() as other:
         own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
         assert other.execute(text("SELECT 1")).scalar() == 1
-    killer = make_engine(postgres_url)
+    killer = make_engine(postgres_crowd_url)
     with killer.connect() as connection:
         connection.execute(text("SELECT pg_terminate_backend(:own)"), {"own": own})
     killer.dispose()

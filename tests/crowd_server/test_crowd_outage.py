@@ -55,12 +55,12 @@ def test_a_requester_is_told_that_the_server_is_unavailable(crowd, caplog):
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("engine_url", ["postgresql"], indirect=True)
-def test_a_restart_of_the_database_is_over_with_one_request(either_crowd, engine_url):
+@pytest.mark.parametrize("crowd_url", ["postgresql"], indirect=True)
+def test_a_restart_of_the_database_is_over_with_one_request(either_crowd, crowd_url):
     """The connections that it cut are replaced at the first request that meets one; a check of health meets none."""
     client = either_crowd.boto()
     post_hit(client)
-    cut_connections(engine_url)
+    cut_connections(crowd_url)
 
     healthy = either_crowd.browser().get(either_crowd.url + "/healthz").status_code
     balance = client.get_account_balance()
@@ -70,14 +70,14 @@ def test_a_restart_of_the_database_is_over_with_one_request(either_crowd, engine
 
 
 @pytest.mark.postgres
-def test_a_commit_that_may_not_be_on_the_disk_is_an_outage(postgres_url, monkeypatch):
+def test_a_commit_that_may_not_be_on_the_disk_is_an_outage(postgres_crowd_url, monkeypatch):
     """The database ends between a commit and the wait for it: whoever asked is told to ask again."""
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     wait = database.wait_for_disk
 
     def cut_and_wait(driver):
-        cut_connections(postgres_url)
+        cut_connections(postgres_crowd_url)
         wait(driver)
 
     monkeypatch.setattr(database, "wait_for_disk", cut_and_wait)

@@ -227,12 +227,12 @@ TAKEN = {"CreateHIT", "CreateQualificationType", "ListQualificationTypes", "Upda
 
 @pytest.mark.postgres
 @pytest.mark.thorough
-def test_no_value_that_reaches_the_database_is_a_fault_on_postgresql(hostile, postgres_url):
+def test_no_value_that_reaches_the_database_is_a_fault_on_postgresql(hostile, postgres_crowd_url):
     """The rest was refused before any row was asked for, which no engine changes."""
     fewest = min(asked for *_, asked in hostile)
     reaching = {(operation, number) for operation, number, _, asked in hostile if asked > fewest}
 
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     with running_crowd(engine) as crowd:
         found = list(_hostile(crowd, reaching))

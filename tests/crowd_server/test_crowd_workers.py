@@ -35,9 +35,9 @@ PATIENCE_S = 60
 
 
 @pytest.fixture
-def postgres_engine(postgres_url):
+def postgres_engine(postgres_crowd_url):
     """A prepared crowd database on PostgreSQL."""
-    engine = make_engine(postgres_url)
+    engine = make_engine(postgres_crowd_url)
     admin.prepare(engine)
     yield engine
     engine.dispose()
@@ -89,12 +89,12 @@ def counted(url):
 
 
 @pytest.mark.postgres
-def test_a_crew_serves_is_watched_and_ends(postgres_url, postgres_engine, serve, tmp_path):
+def test_a_crew_serves_is_watched_and_ends(postgres_crowd_url, postgres_engine, serve, tmp_path):
     """A killed process comes back, nothing that was counted is forgotten, SIGTERM ends all; the log names them.
 
     A form that is half sent when SIGTERM comes is taken whole.
     """
-    server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path), "-v")
+    server, told = serve("--crowd-db", postgres_crowd_url, "--workers", "2", "--project", str(tmp_path), "-v")
     url, first = told["counts"]["url"], children(server.pid)
     for _ in range(8):
         assert get(url + "/w").status_code == 403
@@ -162,9 +162,9 @@ serve(None, port=0, ready=lambda url: (print(*resource.getrlimit(resource.RLIMIT
 
 
 @pytest.mark.postgres
-def test_workers_end_when_their_parent_was_killed(postgres_url, postgres_engine, serve, tmp_path):
+def test_workers_end_when_their_parent_was_killed(postgres_crowd_url, postgres_engine, serve, tmp_path):
     """They do not hold the port for ever."""
-    server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path))
+    server, told = serve("--crowd-db", postgres_crowd_url, "--workers", "2", "--project", str(tmp_path))
     workers = children(server.pid)
 
     server.kill()
@@ -216,9 +216,11 @@ def test_a_crew_on_sqlite_is_refused(tmp_path):
 
 
 @pytest.mark.postgres
-def test_more_processes_than_the_database_has_room_for_are_refused(postgres_url, postgres_engine, tmp_path):
+def test_more_processes_than_the_database_has_room_for_are_refused(
+    postgres_crowd_url, postgres_engine, tmp_path
+):
     """Told before anybody comes, and not by failing pages under load."""
-    words = ("--port", "0", "--crowd-db", postgres_url, "--workers", "64", "--project", tmp_path)
+    words = ("--port", "0", "--crowd-db", postgres_crowd_url, "--workers", "64", "--project", tmp_path)
 
     told = fails(1, "serve", *words)
 
@@ -250,9 +252,9 @@ def test_a_database_that_does_not_count_stops_nobody(postgres_engine):
     assert codes == [200, 200]
 
 
-def test_an_operator_signed_out_in_one_process_is_out_in_all(engine_url):
+def test_an_operator_signed_out_in_one_process_is_out_in_all(crowd_url):
     """And wrong tokens are counted wherever they were given."""
-    engine = make_engine(engine_url)
+    engine = make_engine(crowd_url)
     admin.prepare(engine)
     with running_crowd(engine) as one, running_crowd(engine) as two:
         operator = operator_of(one)

@@ -97,11 +97,11 @@ def made(context, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def on_postgres(made, context, postgres_server, tmp_path_factory) -> Iterator[str]:
+def on_postgres(made, context, postgres_server, new_on_postgres, tmp_path_factory) -> Iterator[str]:
     """URL of a database that PostgreSQL made by the same stages as ``proposed``, to be copied."""
     folder = Path(shutil.copytree(made / "proposed", tmp_path_factory.mktemp("postgres") / "p"))
     (folder / "mitl.db").unlink()
-    with postgres_database(postgres_server) as url:
+    with postgres_database(postgres_server, new_on_postgres["pipeline"]) as url:
         Project(context, folder, url).run(work.init, (work.propose, 8, 8))
         yield url
 
@@ -127,12 +127,12 @@ def answered(made, context, tmp_path) -> Project:
 
 
 @pytest.fixture
-def database(engine_url) -> str:
+def database(project_url) -> str:
     """URL of a pipeline database with a data set in it, once on each engine."""
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         session.add(Dataset(name="scenes", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
         session.commit()
-    return engine_url
+    return project_url
 
 
 def errors(outcomes: list[Outcome]) -> list[str]:
@@ -320,14 +320,11 @@ def test_a_file_that_is_no_database_is_one_line(tmp_path):
         pass
 
 
-def test_a_read_only_session_refuses_to_write_on_postgresql(postgres_url):
+def test_a_read_only_session_refuses_to_write_on_postgresql(postgres_project_url):
     """What must not write cannot."""
-    with open_database(postgres_url, create=True):
-        pass
-
     with (
         pytest.raises(StoreError, match="read-only transaction"),
-        open_database(postgres_url, read_only=True) as session,
+        open_database(postgres_project_url, read_only=True) as session,
     ):
         session.add(Dataset(name="x", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
         session.commit()
@@ -347,7 +344,7 @@ def far_away(monkeypatch) -> Iterator[None]:
     time.tzset()
 
 
-def test_times_are_utc_and_order_alike_on_both_engines(engine_url, far_away):
+def test_times_are_utc_and_order_alike_on_both_engines(project_url, far_away):
     """Times keep their microseconds and their order whatever zone they were given in or the process runs in."""
     east, west = dt.timezone(dt.timedelta(hours=14)), dt.timezone(dt.timedelta(hours=-11))
     moment = dt.datetime(2026, 3, 29, 1, 30, 0, 1, tzinfo=dt.UTC)
@@ -357,10 +354,10 @@ def test_times_are_utc_and_order_alike_on_both_engines(engine_url, far_away):
         moment - dt.timedelta(hours=5),
         (moment + dt.timedelta(microseconds=1)).astimezone(dt.timezone(dt.timedelta(hours=5, minutes=45))),
     ]
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         submit(session, given)
 
-    with open_database(engine_url, read_only=True) as session:
+    with open_database(project_url, read_only=True) as session:
         found = [row.submitted_at for row in answers.assignments(session, SANDBOX)]
 
     assert found == sorted(given)

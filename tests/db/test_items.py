@@ -31,7 +31,7 @@ OLD = Path(__file__).parents[1] / "data" / "projects" / "p0006.tar.xz"
 """As revision p0006 left it: proposed, answered, released, a study of rankings, and posted work with new answers."""
 
 
-def test_a_set_of_any_kind_is_kept_with_its_sides_parts_and_directions(engine_url):
+def test_a_set_of_any_kind_is_kept_with_its_sides_parts_and_directions(project_url):
     """Pictures with a wish in words search pictures; sounds and texts stand beside them, in the order given."""
     shoe = Item("shoe.jpg", (Part(PartKind.IMAGE, file="shoe.jpg", width=640, height=480, sha256="ab"),))
     boot = Item("boot.jpg", (Part(PartKind.IMAGE, url="https://example.org/boot.jpg"),))
@@ -48,7 +48,7 @@ def test_a_set_of_any_kind_is_kept_with_its_sides_parts_and_directions(engine_ur
         ),
         {"q2i": ("query", "image"), "a2q": ("sound", "query"), "i2i": ("image", "image")},
     )
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         items.add_dataset(session, data, "0")
         session.commit()
 
@@ -82,13 +82,13 @@ def test_a_set_of_any_kind_is_kept_with_its_sides_parts_and_directions(engine_ur
     }
 
 
-def test_pairs_within_a_side_are_none_of_images_and_captions(engine_url):
+def test_pairs_within_a_side_are_none_of_images_and_captions(project_url):
     """Two captions with the numbers of an image and a caption are another pair, asked and stored beside it."""
     texts = tuple(Item(name, (Part(PartKind.TEXT, name),), "1") for name in ("a", "b"))
     picture = Item("1", (Part(PartKind.IMAGE),))
     sides = (Side("image", (picture,)), Side("caption", texts, made_for="image"))
     ways = {"t2i": ("caption", "image"), "t2t": ("caption", "caption")}
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         items.add_dataset(session, ItemSet("d", "by hand", IdKind.STRING, sides, ways), "0")
         captions = items.dataset(session).sides["caption"]
 

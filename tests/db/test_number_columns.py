@@ -25,12 +25,12 @@ def too_large(cursor, sent, source):
 
 
 @pytest.fixture(params=["at once", "in parts"])
-def session(request, engine_url, monkeypatch):
+def session(request, project_url, monkeypatch):
     """Of a database that gives all rows in one value, or refuses to and gives 64 in each, fewer in the last."""
     if request.param == "in parts":
         monkeypatch.setattr(statements, "_PART", 64)
         monkeypatch.setattr(statements, "_whole", too_large)
-    with open_database(engine_url, create=True) as opened:
+    with open_database(project_url, create=True) as opened:
         yield opened
 
 
@@ -80,10 +80,10 @@ def test_what_the_driver_refuses_is_raised_as_by_sqlalchemy(session):
     ],
     ids=["packed", "plain", "copied"],
 )
-def test_a_server_that_goes_away_is_an_outage_where_the_driver_is_asked_itself(work, postgres_url):
+def test_a_server_that_goes_away_is_an_outage_where_the_driver_is_asked_itself(work, postgres_project_url):
     """As everywhere else: whoever waits for a server tries again."""
     stopped = pytest.raises(OutageError, match="its server was stopped or restarted: wait until it runs")
-    with stopped, open_database(postgres_url, create=True) as opened:
+    with stopped, open_database(postgres_project_url, create=True) as opened:
         opened.connection()
-        cut_connections(postgres_url)
+        cut_connections(postgres_project_url)
         work(opened)

@@ -27,11 +27,11 @@ FOUND = [
 
 
 @pytest.fixture
-def session(engine_url):
+def session(project_url):
     """A data set of three images with a caption each."""
     images = tuple(Image(str(i)) for i in (1, 2, 3))
     captions = tuple(Caption(str(i), str(i), "a thing") for i in (1, 2, 3))
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         add_dataset(session, RetrievalSet("d", "table", IdKind.INTEGER, images, captions), "")
         yield session
 

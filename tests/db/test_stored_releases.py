@@ -9,14 +9,14 @@ from mitl.records import Environment
 SANDBOX, LIVE = Environment
 
 
-def test_the_latest_release_is_the_one_that_was_built_last_in_its_environment(engine_url: str) -> None:
+def test_the_latest_release_is_the_one_that_was_built_last_in_its_environment(project_url: str) -> None:
     """Not the one that was named last, nor one of other people's answers; what was said of it comes back."""
     rows = [
         ReleaseRow("first", "a", {"strict": True}, ("--humans-only",), SANDBOX),
         ReleaseRow("second", "b", {"strict": False}, (), SANDBOX),
         ReleaseRow("of-people", "c", {}, (), LIVE),
     ]
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         for row in (*rows, rows[0]):
             salt(session, row.name)
             set_built(session, row)

@@ -466,9 +466,11 @@ def test_the_state_changes_when_a_page_would(opened):
 
 
 @pytest.mark.postgres
-def test_the_desk_works_on_postgresql(tmp_path, postgres_url):
+def test_the_desk_works_on_postgresql(tmp_path, postgres_project_url):
     """Pages, a decision and its reversal."""
-    settings = make_reviewed_project(tmp_path / "p", db_url=postgres_url, image_queries=2, caption_queries=2)
+    settings = make_reviewed_project(
+        tmp_path / "p", db_url=postgres_project_url, image_queries=2, caption_queries=2
+    )
     with open_desk(settings) as desk:
         first = desk.rows(Decision.QUEUED)[0]
         pages = ["/", "/workers", f"/workers/{first.worker_id}", "/queue", f"/state?item={first.id}"]

@@ -195,7 +195,7 @@ def test_judging_in_sets_is_the_rule_for_each_judgement(sqlite, rows, excluded):
         check(session, rows, excluded=excluded)
 
 
-def test_judging_is_the_same_on_both_engines(engine_url):
+def test_judging_is_the_same_on_both_engines(project_url):
     """A worker who meets a pair again, one who fails the controls, one who is not parsed yet, and one whose page was
     dropped before they took the one that asked again; then the first worker's first page is dropped too."""
     good = (Label.YES, Label.WEAK_NO, Label.YES, Label.NO)
@@ -207,7 +207,7 @@ def test_judging_is_the_same_on_both_engines(engine_url):
         (0, "A4", 5, good, Decision.DROP),
         (0, "A4", 6, good, Decision.NONE),
     ]
-    with open_database(engine_url, create=True) as session:
+    with open_database(project_url, create=True) as session:
         prepare(session)
         session.commit()
         check(session, rows)

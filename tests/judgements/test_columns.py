@@ -128,11 +128,11 @@ EVERY_PROPOSAL = """
 
 @pytest.mark.slow
 @pytest.mark.thorough(but=("sqlite",))
-def test_the_database_gives_the_same_columns_as_records(tmp_path, engine_url):
+def test_the_database_gives_the_same_columns_as_records(tmp_path, project_url):
     """On both engines: every judgement with its reasons, every proposal with its best rank, ratings and originals."""
     crowd = f"sqlite:///{tmp_path / 'crowd.db'}"
-    make_world(tmp_path, n_images=12, db_url=engine_url, crowd_url=crowd)
-    settings = project_settings(tmp_path, db_url=engine_url, crowd_url=crowd)
+    make_world(tmp_path, n_images=12, db_url=project_url, crowd_url=crowd)
+    settings = project_settings(tmp_path, db_url=project_url, crowd_url=crowd)
     run_propose(settings, image_queries=4, caption_queries=4)
     run_propose(settings, image_queries=6, caption_queries=6)
     run_publish(settings, template="pairs-rationale")

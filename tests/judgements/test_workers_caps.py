@@ -220,10 +220,10 @@ def test_an_excluded_worker_keeps_the_qualification_when_the_cap_is_raised(study
     assert study.holding == {worker}
 
 
-def test_both_engines_count_and_cap_alike(engine_url):
+def test_both_engines_count_and_cap_alike(project_url):
     """Due is who has two HITs of the crowd: not one, not excluded, not by past work from a file; and once."""
-    settings = Settings(Path(), engine_url, "", "p", max_hits_per_worker=2)
-    with open_database(engine_url, create=True) as session:
+    settings = Settings(Path(), project_url, "", "p", max_hits_per_worker=2)
+    with open_database(project_url, create=True) as session:
         _add_work(session)
         session.commit()
         [due] = due_caps(Context(session, settings, SANDBOX))

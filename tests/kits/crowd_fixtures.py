@@ -68,9 +68,9 @@ def shared_crowd(crowd_template: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def either_crowd(engine_url: str) -> Iterator[Crowd]:
+def either_crowd(crowd_url: str) -> Iterator[Crowd]:
     """A running crowd server, once on each database engine."""
-    engine = make_engine(engine_url)
+    engine = make_engine(crowd_url)
     admin.prepare(engine)
     with running_crowd(engine) as server:
         yield server

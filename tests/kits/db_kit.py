@@ -184,16 +184,30 @@ def guest(url: str, *rights: str) -> Iterator[str]:
         admin.dispose()
 
 
+_administrators: dict[str, Engine] = {}
+
+
+@contextmanager
+def administered(server: str) -> Iterator[Engine]:
+    """Databases of this server are made by one connection, which has in memory what a new one has to read first."""
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    _administrators[server] = engine
+    yield engine
+    del _administrators[server]
+    engine.dispose()
+
+
 @contextmanager
 def postgres_database(server: str, like: str | None = None, locale: str = "") -> Iterator[str]:
     """The URL of a database on this server, dropped afterwards: empty, or a copy of one that nobody uses now.
 
     Args:
+        server: one that is `administered`.
         locale: that of an empty one, by which it sorts texts.
     """
     name = f"t_{uuid.uuid4().hex[:12]}"
     template = make_url(like).database if like else f"template0 LOCALE '{locale}'" if locale else "template1"
-    admin = create_engine(server, isolation_level="AUTOCOMMIT")
+    admin = _administrators[server]
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     try:
@@ -201,7 +215,6 @@ def postgres_database(server: str, like: str | None = None, locale: str = "") ->
     finally:
         with admin.connect() as connection:
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        admin.dispose()
 
 
 def pair_rows(session: Session, sides: tuple[int, int] | None = None) -> dict[Pair, int]:

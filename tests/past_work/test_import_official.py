@@ -221,10 +221,10 @@ def released(tmp_path_factory) -> Path:
 
 @pytest.mark.thorough(but=("sqlite",))
 def test_a_released_csv_brought_into_a_new_project_is_released_again_as_it_was(
-    tmp_path, engine_url, released
+    tmp_path, project_url, released
 ):
     """Judgements, rationale and proposals survive the way out and in, on both engines; a second import does nothing."""
-    settings = make_world(tmp_path / "p", n_images=20, db_url=engine_url)
+    settings = make_world(tmp_path / "p", n_images=20, db_url=project_url)
 
     first = import_results(settings, released, SANDBOX)
     second = import_results(settings, released, SANDBOX)

@@ -512,9 +512,9 @@ def test_an_endpoint_that_charges_takes_a_fifth_of_each_reward(settings):
 
 
 @pytest.mark.postgres
-def test_on_postgresql_too(tmp_path, postgres_url):
+def test_on_postgresql_too(tmp_path, postgres_project_url):
     """The same amounts, once, and the ledger is the server's."""
-    settings = paid_project(tmp_path / "p", db_url=postgres_url)
+    settings = paid_project(tmp_path / "p", db_url=postgres_project_url)
 
     assert run(settings).counts["bonuses_cents"] == SLOW + UNTIMED
     assert run(settings).status == "nothing_to_do"

@@ -57,9 +57,9 @@ def calls_row(settings: Settings) -> str | None:
 
 
 @pytest.mark.thorough(but=("sqlite",))
-def test_a_settle_whose_calls_failed_is_named_until_a_harvest_makes_them(tmp_path, engine_url):
+def test_a_settle_whose_calls_failed_is_named_until_a_harvest_makes_them(tmp_path, project_url):
     """On either engine: how many submissions, and what to run."""
-    settings = make_reviewed_project(tmp_path / "p", db_url=engine_url)
+    settings = make_reviewed_project(tmp_path / "p", db_url=project_url)
     n = len(queued(settings))
     assert (unsent(settings), calls_row(settings), status(settings).counts["calls_open"]) == (0, None, 0)
 

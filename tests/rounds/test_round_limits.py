@@ -202,9 +202,9 @@ def test_choices_that_an_earlier_batch_asks_again_are_asked(with_lost_work):
 
 
 @pytest.mark.parametrize("during", ["rollback", "publish"])
-def test_a_round_is_not_taken_back_while_its_choices_are_posted(engine_url, tmp_path, monkeypatch, during):
+def test_a_round_is_not_taken_back_while_its_choices_are_posted(project_url, tmp_path, monkeypatch, during):
     """Neither between what a rollback looks at and what it changes, nor while a person weighs the bill."""
-    settings = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
+    settings = make_world(tmp_path / "p", n_images=12, db_url=project_url)
     run_propose(settings, image_queries=4, caption_queries=4)
     with pytest.raises(UsageError, match="not confirmed"):
         next_round(settings, SANDBOX, RoundRequest(200, strategy="random"), Talk(lambda total: False))

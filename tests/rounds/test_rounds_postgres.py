@@ -16,15 +16,15 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.mark.thorough
-def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_url, monkeypatch):
+def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_project_url, monkeypatch):
     """Trained, chosen, posted, harvested, asked again, taken back; written, reviewed; each twice for nothing."""
-    settings = make_world(tmp_path / "p", n_images=20, db_url=postgres_url)
+    settings = make_world(tmp_path / "p", n_images=20, db_url=postgres_project_url)
     monkeypatch.chdir(settings.project)
     run_propose(settings, image_queries=10, caption_queries=20)
     run_publish(settings, limit=90)
     simulate(settings, SANDBOX, population="careful")
     harvest(settings, SANDBOX)
-    where = ("--db", postgres_url)
+    where = ("--db", postgres_project_url)
     run = (
         "round",
         "run",
@@ -44,7 +44,7 @@ def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_u
     assert counts["closed"] == [counts["round"]]
     assert counts["steps"]["train"]["trained"] == {"clip-mini": learnt}
     assert counts["figures"]["answered"] > 0 and 0 < counts["figures"]["paid_cents"] <= 200
-    with open_database(postgres_url, read_only=True) as session:
+    with open_database(postgres_project_url, read_only=True) as session:
         assert len(round_store.taught(session, learnt)) > 50
     assert "closed already" in fails(1, "round", "close", *where)
     again = (*run[:3], "--strategy", "doubts", "--budget", "2.00", "--workers", "careful", "--json", *where)
@@ -60,7 +60,7 @@ def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_u
         ok("collect", "publish", "--sandbox", *where)
         ok("simulate", "--workers", "careful", *where)
         ok("harvest", *where)
-    with open_database(postgres_url, read_only=True) as session:
+    with open_database(postgres_project_url, read_only=True) as session:
         assert len(collection.spots(session, SANDBOX)) >= 10
     release = ok("build-dataset", "--out", "release", *where)
     assert "release" in release.out and (settings.project / "release" / "collected.parquet").is_file()
