@@ -18,6 +18,7 @@ from scipy.stats import rankdata
 from mitl.campaign.kinds.similarity.planning import RatePairs
 from mitl.campaign.kinds.similarity.scores import score_ratings, standing
 from mitl.campaign.publish import publish
+from mitl.campaign.standing import keep_standings
 from mitl.crowd.context import open_context
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.similarity import graded_similarity
@@ -96,6 +97,7 @@ def crisscross_demo(
     sampled: Any = evaluated.counts["correlations"]
     means = {model: {task: figures["mean"] for task, figures in of.items()} for model, of in sampled.items()}
     counts = dict(LikenessCounts(tasks=against_truth(settings), correlations=means))
+    keep_standings(settings)  # which the command does at its end: after the mark it would change the database
     mark.write(counts)
     # Release and report hold what every step came to: where they are the same, no step did anything.
     done = {released.status, written.status} != {"nothing_to_do"}

@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypedDict
 from annotators.catalog import world_annotators
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
+from mitl.campaign.standing import keep_standings
 from mitl.core.formats import percent
 from mitl.core.whole_files import refuse_within, whole_file
 from mitl.crowd.populations import parse_population
@@ -102,6 +103,7 @@ def demo(
     steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX, replace_earlier=True))
     steps.run("evaluate", partial(evaluate, settings, release=release, progress=progress))
     written = steps.run("report", partial(report, settings, page, SANDBOX, progress=progress))
+    keep_standings(settings)  # which the command does at its end: after the mark it would change the database
     mark.write(written.counts)
     return _result(written, release, page, time.monotonic() - started)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -13,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_kit import fails, ok
+from fused_kit import quickest  # noqa: F401 - in the whole module
 from harvest_kit import in_pipeline
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from mitl.core.arrays import distinct
 from mitl.crowd.context import open_context
-from mitl.fusion import fusing, models
+from mitl.fusion import fusing
 from mitl.fusion.answered import FOLDS
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
@@ -32,8 +34,10 @@ NOTHING = np.empty(0, np.int64)
 LEARN = fusing._learn
 PLACES = (1, 5, 9, 11, 12)
 """Of a fusion's files, those before which it is killed."""
+DEAD = 2**22 + 1
+"""No process has this id."""
 KILLED_AT = """
-import os, shutil, signal, sys
+import os, signal, sys
 from pathlib import Path
 
 from mitl.fusion import fusing, models
@@ -42,20 +46,18 @@ from mitl.settings import load
 from mitl.stages.fusing.fuse import fuse
 
 fusing.BASES = {"logistic": models.BASES["logistic"]}
-os.cpu_count = lambda: 1  # while the folder is copied, nothing is written into it
-folder, *places = sys.argv[1:]
+os.cpu_count = lambda: 1
+folder, place = sys.argv[1:]
 replace, names = Path.replace, []
 
 def counted(self, target):
     names.append(target.name)
-    if str(len(names)) == places[-1]:
+    if len(names) == int(place):
         os.kill(os.getpid(), signal.SIGKILL)
-    if str(len(names)) in places:
-        shutil.copytree(Path(folder, places[-1]), Path(folder, str(len(names))))
     return replace(self, target)
 
 Path.replace = counted
-fuse(load(Path(folder, places[-1]), environ={}), Environment.SANDBOX)
+fuse(load(Path(folder), environ={}), Environment.SANDBOX)
 """
 
 
@@ -68,11 +70,47 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture
-def project(worked: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """A copy of the worked project, where fusion takes the quickest model alone."""
-    monkeypatch.setattr(fusing, "BASES", {"logistic": models.BASES["logistic"]})
+def project(worked: Settings, tmp_path: Path) -> Settings:
+    """A copy of the worked project."""
     shutil.copytree(worked.project, tmp_path / "copy")
     return load_settings(tmp_path / "copy", environ={})
+
+
+@pytest.fixture(scope="module")
+def fused_once(worked: Settings, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, Path]]:
+    """The worked project after a fusion, and by place what lay in it before each of ``PLACES``, as a kill leaves it."""
+    folder = tmp_path_factory.mktemp("fused")
+    shutil.copytree(worked.project, folder / "whole")
+    left: dict[int, Path] = {}
+    replace, names = Path.replace, []
+
+    def counted(self: Path, target: Path) -> Path:
+        names.append(target.name)
+        if len(names) in PLACES:
+            left[len(names)] = folder / str(len(names))
+            shutil.copytree(folder / "whole", left[len(names)])
+            for part in left[len(names)].rglob("*.part"):  # its name says whose it is: nobody's, then
+                part.rename(part.with_name(part.name.replace(f".{os.getpid()}.", f".{DEAD}.")))
+        return replace(self, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: 1)  # while the folder is copied, nothing is written into it
+        patch.setattr(Path, "replace", counted)
+        fuse(load_settings(folder / "whole", environ={}), SANDBOX)
+    return folder / "whole", left
+
+
+@pytest.fixture
+def fused(fused_once, tmp_path: Path) -> Settings:
+    """A copy of the fused project."""
+    shutil.copytree(fused_once[0], tmp_path / "fused")
+    return load_settings(tmp_path / "fused", environ={})
+
+
+def written(settings: Settings) -> Path:
+    """The one file of probabilities."""
+    [path] = (settings.runs / FOLDER).glob("*.parquet")
+    return path
 
 
 def scores(settings: Settings):
@@ -124,82 +162,79 @@ def test_other_weights_under_one_name_are_an_annotator_of_their_own(project):
     assert len(rows_of["near"]) == len(was) and rows_of["near"]["rank"].tolist() != was["rank"].tolist()
 
 
-def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(project):
+def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(fused):
     """Files are there whole or not at all: without the JSON there are no scores."""
-    first = fuse(project, SANDBOX)
-    bytes_before = Path(first.paths["fused"]).read_bytes()
+    path = written(fused)
+    bytes_before = path.read_bytes()
 
-    assert fuse(project, SANDBOX).status == "nothing_to_do"
+    assert fuse(fused, SANDBOX).status == "nothing_to_do"
 
-    Path(first.paths["fused"]).with_suffix(".json").unlink()
+    path.with_suffix(".json").unlink()
 
-    assert scores(project) is None
-    assert fuse(project, SANDBOX).status == "done"
-    assert Path(first.paths["fused"]).read_bytes() == bytes_before
+    assert scores(fused) is None
+    assert fuse(fused, SANDBOX).status == "done"
+    assert written(fused) == path and path.read_bytes() == bytes_before
 
 
 @pytest.mark.parametrize(
     "spoilt", ["[]", '"text"', "null", "{}", {"made_at": "yesterday"}, {"made_at": "2026-11-20"}]
 )
-def test_a_spoilt_description_is_taken_for_none(project, spoilt):
+def test_a_spoilt_description_is_taken_for_none(fused, spoilt):
     """One that is no object, says too little or has no time of its own: the probabilities are made again."""
-    about = Path(fuse(project, SANDBOX).paths["fused"]).with_suffix(".json")
+    about = written(fused).with_suffix(".json")
     whole = about.read_text()
     about.write_text(spoilt if isinstance(spoilt, str) else json.dumps(json.loads(whole) | spoilt))
 
-    read = scores(project)
+    read = scores(fused)
     about.write_text(whole)
 
     assert read is None
-    assert scores(project) is not None
+    assert scores(fused) is not None
 
 
-def test_scores_of_a_data_set_that_the_folder_held_before_are_not_taken(project):
+def test_scores_of_a_data_set_that_the_folder_held_before_are_not_taken(fused):
     """Its runs may be called the same: the same annotators ranked the same ids."""
-    fuse(project, SANDBOX)
-    assert scores(project) is not None
+    assert scores(fused) is not None
 
-    in_pipeline(project, "UPDATE dataset SET content_sha256 = 'of other texts'")
+    in_pipeline(fused, "UPDATE dataset SET content_sha256 = 'of other texts'")
 
-    assert scores(project) is None
-    assert fuse(project, SANDBOX).status == "done"
-
-
-@pytest.fixture(scope="module")
-def killed(worked: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Projects as a kill leaves them, by its place: what lies there before, and at the last one it dies."""
-    folder = tmp_path_factory.mktemp("killed")
-    shutil.copytree(worked.project, folder / str(PLACES[-1]))
-    words = (sys.executable, "-c", KILLED_AT, str(folder), *map(str, PLACES))
-    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
-    return folder
-
-
-@pytest.fixture(scope="module")
-def whole(worked: Settings, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What a fusion writes that nobody kills."""
-    folder = tmp_path_factory.mktemp("whole") / "project"
-    shutil.copytree(worked.project, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fusing, "BASES", {"logistic": models.BASES["logistic"]})
-        return Path(fuse(load_settings(folder, environ={}), SANDBOX).paths["fused"]).read_bytes()
+    assert scores(fused) is None
+    assert fuse(fused, SANDBOX).status == "done"
 
 
 @pytest.mark.parametrize("at", PLACES, ids="the {}th file".format)
-def test_a_killed_fusion_goes_on_with_the_part_that_it_was_at(killed, whole, monkeypatch, at):
+def test_a_killed_fusion_goes_on_with_the_part_that_it_was_at(fused_once, monkeypatch, at):
     """Before any of its files is in place: what lay there is not made again, and the outcome is the same bytes."""
-    project = load_settings(killed / str(at), environ={})
+    whole, left = fused_once
+    goes_on(load_settings(left[at], environ={}), load_settings(whole, environ={}), monkeypatch)
+
+
+@pytest.mark.thorough
+def test_a_process_that_is_killed_over_a_fusion_leaves_what_another_goes_on_with(
+    worked, fused_once, tmp_path, monkeypatch
+):
+    """By SIGKILL, at the last file."""
+    shutil.copytree(worked.project, tmp_path / "killed")
+    words = (sys.executable, "-c", KILLED_AT, str(tmp_path / "killed"), str(PLACES[-1]))
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+
+    goes_on(
+        load_settings(tmp_path / "killed", environ={}), load_settings(fused_once[0], environ={}), monkeypatch
+    )
+
+
+def goes_on(project: Settings, whole: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies there is kept, the rest is made, and nothing else is left than after a fusion that nobody killed."""
     folder = project.runs / FOLDER
     folds = len(list(folder.glob("*.parts/fold-*.npz")))
     learnt = []
-    monkeypatch.setattr(fusing, "BASES", {"logistic": models.BASES["logistic"]})
     monkeypatch.setattr(fusing, "_learn", lambda *given: learnt.append(1) or LEARN(*given))
 
-    again = Path(fuse(project, SANDBOX).paths["fused"])
+    fuse(project, SANDBOX)
 
     assert len(list(folder.glob("*.parts/*"))) == 0 and len(list(folder.iterdir())) == 2
     assert len(learnt) == FOLDS - folds
-    assert again.read_bytes() == whole
+    assert written(project).read_bytes() == written(whole).read_bytes()
 
 
 def test_what_is_answered_on_an_audit_s_place_is_not_read(project):
@@ -225,12 +260,11 @@ def test_pairs_drawn_to_bound_machine_labels_are_left_out(project):
     assert sorted(set(every["pair"]) - set(rest["pair"])) == drawn.tolist()
 
 
-def test_scores_of_other_runs_are_not_taken_for_today_s(project):
+def test_scores_of_other_runs_are_not_taken_for_today_s(fused):
     """After another proposing there are none until fusing again."""
-    fuse(project, SANDBOX)
-    run_propose(project, image_queries=16, caption_queries=30)
+    run_propose(fused, image_queries=16, caption_queries=30)
 
-    assert scores(project) is None
+    assert scores(fused) is None
 
 
 def test_without_proposals_or_answers_one_line_says_what_to_do(tmp_path, monkeypatch):
@@ -255,13 +289,10 @@ def test_the_command_prints_the_area_first(project):
     assert len(printed["counts"]["still_asked"]) == 3
 
 
-def test_the_analysis_shows_how_far_the_probabilities_hold(project, tmp_path):
+def test_the_analysis_shows_how_far_the_probabilities_hold(project, fused, tmp_path):
     """Without probabilities one line says so; with them come areas, the curve and a drawing."""
     before = ok("analyse", "--project", project.project, "fusion", "diversity", "--json").json["counts"]
-    fuse(project, SANDBOX)
-    after = ok("analyse", "--project", project.project, "fusion", "--plots", tmp_path, "--json").json[
-        "counts"
-    ]
+    after = ok("analyse", "--project", fused.project, "fusion", "--plots", tmp_path, "--json").json["counts"]
 
     assert "run `mitl fuse`" in before["left_out"]["fusion"]
     assert after["analyses"]["fusion"]["auc"] > 0.6

@@ -1,4 +1,4 @@
-"""The demo at its full size: what it promises of recall and precision, and that others can load its release."""
+"""The demo: what it promises of recall and precision, and that others can load its release."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from cli_kit import ok
 
 from annotators.catalog import MINIS
 from mitl.records import Direction
-from mitl.stages.demo import demo
+from mitl.stages.demo import MARK, N_IMAGES, demo
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 MIXED = ("demo", "--workers", "careful:0.8,random:0.2")
+FEW_IMAGES = 120
+"""So many that the promises of the full size hold, at half its time."""
 
 
-@pytest.fixture(scope="module")
-def careful(tmp_path_factory):
-    """The demo with careful workers alone, its counts, and a copy of it in which nobody has worked yet."""
+@pytest.fixture(scope="module", params=[FEW_IMAGES, pytest.param(N_IMAGES, marks=pytest.mark.thorough)])
+def careful(request, tmp_path_factory):
+    """The demo with careful workers alone, its counts, a copy of it in which nobody has worked yet, and its size."""
     pytest.importorskip("torch")
     folder, unworked = (tmp_path_factory.mktemp("demo") / name for name in ("careful", "mixed"))
 
@@ -27,7 +29,8 @@ def careful(tmp_path_factory):
         if line.startswith("$ mitl propose "):
             shutil.copytree(folder, unworked)
 
-    return folder, demo(folder, population="careful", say=fork).counts, unworked
+    done = demo(folder, n_images=request.param, population="careful", say=fork)
+    return folder, done.counts, unworked, request.param
 
 
 def assert_told(said, folder):
@@ -53,9 +56,10 @@ def test_careful_workers_find_three_times_the_originals_almost_without_error(car
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("careful", [N_IMAGES], indirect=True)
 def test_the_gold_rules_keep_random_workers_out(careful):
     """With one HIT in five answered at random, controls and records keep precision within 0.02 of careful work."""
-    _, alone, folder = careful
+    _, alone, folder, _ = careful
     assert_told(ok(*MIXED, folder).out, folder)
     mixed = ok(*MIXED, folder, "--json").json["counts"]
 
@@ -66,17 +70,17 @@ def test_the_gold_rules_keep_random_workers_out(careful):
 
 def test_a_second_demo_in_the_same_folder_has_nothing_to_do(careful):
     """It says so without a step; where a file was changed, the steps are repeated and give the same report."""
-    folder, counts, _ = careful
+    folder, counts, _, n_images = careful
     page = (folder / "report.html").read_bytes()
     said: list[str] = []
 
-    again = demo(folder, population="careful", say=said.append)
+    again = demo(folder, n_images=n_images, population="careful", say=said.append)
 
     assert (again.status, again.counts, said) == ("nothing_to_do", counts, [])
     assert again.lines[-1].startswith("nothing to do: the demo is complete")
 
     (folder / "report.html").write_text("not the report")
-    mended = demo(folder, population="careful", say=said.append)
+    mended = demo(folder, n_images=n_images, population="careful", say=said.append)
 
     assert (folder / "report.html").read_bytes() == page
     assert mended.counts == counts
@@ -114,9 +118,20 @@ def test_the_release_scores_alike_in_the_reference_library(careful):
 
 
 def test_the_command_tells_the_five_numbers_and_where_the_report_is(careful):
-    """`mitl demo` as a newcomer sees it, and whoever calls it again; --json gives the same numbers to machines."""
-    folder, _, _ = careful
-    counts = ok("demo", folder, "--json").json["counts"]
+    """`mitl demo` as a newcomer sees it, and whoever calls it again; --json gives the same numbers to machines.
 
-    assert_told(ok("demo", folder).out, folder)
+    Where the mark of a complete one is gone, each step looks again, and the command tells what was made again.
+    """
+    folder, counts, _, n_images = careful
+    same = "demo", folder, "--workers", "careful", "--n-images", n_images
+    (folder / "runs" / MARK).unlink()
+    (folder / "report.html").unlink()
+    said = ok(*same).out
+    marked = (folder / "runs" / MARK).stat().st_mtime_ns
+
+    assert "$ mitl report" in said
+    assert_told(said, folder)
+    assert_told(ok(*same).out, folder)
+    assert ok(*same, "--json").json["counts"] == counts
+    assert (folder / "runs" / MARK).stat().st_mtime_ns == marked  # no step looked again
     assert {"pairs", "judgements", "positives", "recall_after", "precision_after"} <= counts.keys()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from fused_kit import quickest  # noqa: F401 - in the whole module
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st

@@ -13,6 +13,7 @@ import pytest
 from audit_kit import add_page
 from books import server_rows
 from cli_kit import fails, mitl, ok
+from fused_kit import quickest  # noqa: F401 - in the whole module
 from publish_kit import proposed
 from sqlalchemy import update
 from world_kit import SANDBOX, make_world, run_propose, spoil

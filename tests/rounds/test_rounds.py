@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import fails, mitl, ok
+from fused_kit import quickest  # noqa: F401 - in the whole module
 from publish_kit import proposed
 from sqlalchemy import update
 from world_kit import make_world, run_propose, work_until_done

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from cli_kit import fails, mitl, ok
+from fused_kit import quickest  # noqa: F401 - in the whole module
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.core.arrays import pack_pairs
