@@ -67,9 +67,8 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
         pairs = {
             pair
             for which in ("original", "cxc", "eccv")
-            for positives in (official_positives(which),)
             for direction in Direction
-            for pair in positives.pairs(direction)
+            for pair in official_positives(which).pairs(direction)
         }
         if pairs.isdisjoint(_originals(settings)):
             raise UsageError(

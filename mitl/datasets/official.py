@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -48,9 +49,14 @@ def official_positives(which: OfficialSet) -> OfficialPositives:
     """
     if which not in ("original", "cxc", "eccv"):
         raise DatasetError(f"no official positives called {which!r}; known: original, cxc, eccv")
+    return _read(_data_folder(), which)
+
+
+@cache
+def _read(folder: Path, which: OfficialSet) -> OfficialPositives:
+    """A command asks for the same set several times, and reading one takes longer than most of what it does."""
     tables = (
-        read_positives(_data_folder() / f"{which}_{side}.json")
-        for side in ("image_to_caption", "caption_to_image")
+        read_positives(folder / f"{which}_{side}.json") for side in ("image_to_caption", "caption_to_image")
     )
     return OfficialPositives(
         *({str(query): tuple(map(str, items)) for query, items in table.items()} for table in tables)

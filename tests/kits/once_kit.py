@@ -40,7 +40,6 @@ from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
 from mitl.campaign import pages
 from mitl.core.arrays import Floats
-from mitl.datasets import official
 from mitl.datasets.scenes import files
 from mitl.db import engine, tables
 
@@ -162,22 +161,6 @@ def _fit_once(self: LatentWords, texts: Sequence[str]) -> None:
 
 
 LatentWords.fit = _fit_once  # type: ignore[method-assign]
-
-
-_official = official.official_positives
-
-
-@functools.cache
-def _lists(folder: Path, which: official.OfficialSet) -> official.OfficialPositives:
-    return _official(which)
-
-
-def _lists_once(which: official.OfficialSet) -> official.OfficialPositives:
-    """Files of an installed package, which evaluations and walks on COCO read many times."""
-    return _lists(official._data_folder(), which)
-
-
-official.official_positives = _lists_once
 
 
 def _once_a_content(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ from mitl.errors import AnnotatorError
 from mitl.records.forms import TEXTS, message_of_form
 from mitl.stages.proposing.ranking import require_pictures
 
-STEPS = 10
+STEPS = 6
 RECIPE = Recipe(
     loss="softmax", steps=STEPS, head_steps=STEPS, batch=10, rate=1e-3, looks=2, patience=0, held_out=0.3
 )
