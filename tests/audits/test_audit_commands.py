@@ -409,12 +409,14 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     assert warned.startswith("audit 2 of this pool is drawn and nothing of it is out or answered")
     for _ in range(12):
         run_publish(settings)
-        (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
-        assert "so no other sample of it can be drawn" in warned
-        again = draw_audit(settings, AuditRequest(recall=0.3), SANDBOX)
-        assert (
-            "nothing to do: audit 2 is under way, whatever --recall and --max-cost say now" in again.lines[0]
-        )
+        if len(looks) < 3:  # nothing is answered, then a part
+            (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
+            assert "so no other sample of it can be drawn" in warned
+            again = draw_audit(settings, AuditRequest(recall=0.3), SANDBOX)
+            assert (
+                "nothing to do: audit 2 is under way, whatever --recall and --max-cost say now"
+                in again.lines[0]
+            )
         simulate(settings, SANDBOX, population="mixed", hits_per_worker=2)
         harvest(settings, SANDBOX)
         settle(settings, SANDBOX)

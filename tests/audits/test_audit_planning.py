@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ GUESSES = [
 ]
 
 
+@functools.cache
 def plan(target, price=PRICE, **options):
     return plan_audit(GUESSES, target, price=price, crowd=CAREFUL, **options)
 
