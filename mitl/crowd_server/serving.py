@@ -162,11 +162,10 @@ class RunningServer:
         )
         self._thread.start()
         deadline = time.monotonic() + START_WITHIN_S
-        while not self._server.started:
+        while not self._server.begun.wait(TICK_S):
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 self.__exit__(None, None, None)
                 raise EndpointError("the crowd server did not start within this process")
-            time.sleep(0.005)
         return self
 
     def __exit__(
@@ -193,6 +192,7 @@ class _Prompt(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self.begun = threading.Event()
         self._wake: Callable[[], object] = lambda: None
 
     def end(self) -> None:
@@ -203,6 +203,7 @@ class _Prompt(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Tick as uvicorn does, until told to end."""
+        self.begun.set()
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._wake = lambda: loop.call_soon_threadsafe(told.set)
