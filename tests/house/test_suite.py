@@ -63,17 +63,18 @@ print(folder, len(list(folder.iterdir())))
     assert (left, done.stderr) == ("2", "") and not Path(folder).exists()
 
 
-def test_a_worker_that_dies_late_does_not_keep_the_others_waiting(tmp_path):
+@pytest.mark.parametrize(("files", "place"), [(60, 50), (4, 0)], ids=["a late file", "the last files"])
+def test_a_worker_that_dies_late_does_not_keep_the_others_waiting(files, place, tmp_path):
     """The run ends, and says which test it was. Without what `suite_kit` mends it never does."""
     pytest.importorskip("xdist", reason="package pytest-xdist is missing")
     (tmp_path / "conftest.py").write_text("from suite_kit import pytest_xdist_make_scheduler\n")
-    for number in range(60):
+    for number in range(files):
         (tmp_path / f"test_{number:02}.py").write_text(
             "\n".join(f"def test_{one}(): pass" for one in range(4))
         )
     dies = "import os, pathlib\ndef test_first(): pass\ndef test_dies():\n    place = pathlib.Path('died')\n"
     dies += "    if not place.exists():\n        place.touch()\n        os._exit(1)\n"
-    (tmp_path / "test_50.py").write_text(dies)
+    (tmp_path / f"test_{place:02}.py").write_text(dies)
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"],
@@ -84,8 +85,8 @@ def test_a_worker_that_dies_late_does_not_keep_the_others_waiting(tmp_path):
         timeout=200,
     )
 
-    assert "crashed while running 'test_50.py::test_dies'" in done.stdout
-    assert "1 failed, 238 passed" in done.stdout
+    assert f"crashed while running 'test_{place:02}.py::test_dies'" in done.stdout
+    assert f"1 failed, {4 * files - 2} passed" in done.stdout
 
 
 def test_tests_start_programs_only_where_they_are_ended():

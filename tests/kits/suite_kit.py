@@ -207,7 +207,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where a worker dies, the run goes on to its end.
 
     pytest-xdist hands out again all files that the dead worker had, those that it had done, too. The others get these
-    with no test to run, and each waits for ever for more, its last test not begun.
+    with no test to run, and each waits for ever for more, its last test not begun. So does the one that takes the dead
+    one's place, where it gets a single test while more are left and nobody else takes them.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -218,6 +219,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 del files[file]
             crashed: str | None = super().remove_node(node)
             return crashed
+
+        def _reschedule(self, node: Any) -> None:
+            super()._reschedule(node)
+            while (
+                self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2
+            ):
+                self._assign_work_unit(node)
 
     return Undone(config, log) if config.option.dist == "loadfile" else None
 
