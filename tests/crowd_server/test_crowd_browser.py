@@ -142,10 +142,12 @@ def test_returning_asks_first_for_forms_and_for_pages_of_other_sites(crowd, new_
 def test_the_time_that_is_left_runs_though_one_clock_stands(crowd, page, stands):
     """One is set back, or stops while a computer sleeps."""
     post_hit(crowd.boto(), Question=pairs_page())
+    page.clock.install()
     accept_one(crowd, page)
     timer = page.locator("#timer")
     before = timer.inner_text()
     page.evaluate(f"() => {{ const now = {stands}(); {stands} = () => now - 5000; }}")
+    page.clock.run_for(2000)
     becomes_true(page, "before => document.getElementById('timer').textContent !== before", before)
 
     assert timer.inner_text().endswith(" left")

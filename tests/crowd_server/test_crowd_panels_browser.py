@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 from axe_kit import violations
-from browser_fixtures import becomes_true
+from browser_fixtures import EXECUTABLE, becomes_true
 from crowd_kit import HTML, TYPE, post_hit, question
 
 from mitl.crowd_server import admin
@@ -172,7 +172,7 @@ def test_a_draft_outlives_the_browser_and_goes_with_the_submission(crowd, browse
 
     def start():
         return browser.browser_type.launch_persistent_context(
-            str(tmp_path / "profile"), executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+            str(tmp_path / "profile"), executable_path=str(EXECUTABLE), args=["--no-sandbox"]
         )
 
     first = start()

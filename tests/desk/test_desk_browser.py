@@ -21,8 +21,9 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def page(new_page: Callable[..., Any], opened: OpenDesk) -> Any:
-    """A window on the desk, opened by its link; errors on its console fail the test."""
+    """A window on the desk, opened by its link, whose clock the test moves; errors on its console fail the test."""
     page = new_page(viewport={"width": 1280, "height": 900})
+    page.clock.install()
     page.goto(f"{opened.url}/?token={opened.desk.access.token}")
     page.get_by_role("heading", name="Overview").wait_for()
     page.wait_for_load_state()
@@ -69,6 +70,7 @@ def heading(page: Any, number: int) -> None:
     """Wait for a submission's page and its keys, until it takes decisions."""
     page.get_by_role("heading", name=f"Submission {number}", exact=True).wait_for()
     page.wait_for_load_state()
+    page.clock.fast_forward(500)
     becomes_true(page, "!sent")
 
 
@@ -221,6 +223,7 @@ def test_counts_renew_themselves_and_what_is_being_written_stays(opened, page):
     page.keyboard.type("half a reason")
 
     rule(opened.settings, [Ruling(second.id, Decision.DROP)], SANDBOX)
+    page.clock.fast_forward(3000)
 
     page.locator("#queue-link .number", has_text=str(queued - 1)).wait_for()
     page.locator("#position", has_text=f"1 of {queued - 1}").wait_for()
@@ -235,6 +238,7 @@ def test_a_submission_that_somebody_else_decided_is_not_swapped_but_closed(opene
     page.goto(f"{opened.url}/queue/{first.id}")
 
     rule(opened.settings, [Ruling(first.id, Decision.DROP)], SANDBOX)
+    page.clock.fast_forward(3000)
 
     page.get_by_text("Somebody else decided about this submission meanwhile: paid, not used").wait_for()
     heading(page, first.id)
@@ -250,7 +254,7 @@ def test_one_s_own_decision_is_not_called_somebody_else_s(opened, page):
     held = []
     page.route(re.compile("/state|/decide"), lambda route: held.append(route))
     with page.expect_request(re.compile("/state")):
-        pass
+        page.clock.fast_forward(3000)
     page.evaluate("setTimeout(() => document.querySelector('[data-key=a]').click())")
     page.wait_for_timeout(300)
     asking, deciding = held

@@ -168,38 +168,41 @@ def test_a_pair_in_the_middle_that_is_answered_last_leads_to_the_end(open_page, 
 
 def test_a_tap_goes_on_as_a_key_does(open_page, site):
     """After an answer in between to its reasons, in view; else to the next pair. A double tap answers one pair."""
-    page = open_page(site.show("pairs-rationale", 3) + site.query(), **PHONE)
+    page = open_page(site.show("pairs-rationale", 3) + site.query(), clock=True, **PHONE)
 
     page.tap("#p01 label:has([value=weak_yes])")
+    page.clock.run_for(400)
     page.locator("#p01 .why input:focus").first.wait_for()
     shown = page.locator("#p01 .why > legend").bounding_box()
     page.tap("#p01 label:has([value=grammar])")
     page.tap("#p01 label:has([value=yes])")
     page.tap("#p01 label:has([value=yes])")
+    page.clock.run_for(400)
     page.locator("#p02:focus").wait_for()
 
     assert 0 < shown["y"] < PHONE["viewport"]["height"]
     assert page.inner_text("#count").startswith("1 of 3")
     page.tap("#p02 label:has([value=skipped])")
+    page.clock.run_for(400)
     page.locator("#p03:focus").wait_for()
 
 
 def test_going_on_by_itself_can_be_switched_off_and_arrows_never_do(open_page, site):
     """Whoever wants to look again stays; keys go on all the same, and so does nobody who chooses by arrows."""
-    page = open_page(site.show("pairs-plain", 3) + site.query(), **PHONE)
+    page = open_page(site.show("pairs-plain", 3) + site.query(), clock=True, **PHONE)
 
     page.tap("#how")
     page.get_by_label("go on by itself").uncheck()
     page.tap("#shut")
     page.tap("#p01 label:has([value=yes])")
-    page.wait_for_timeout(600)
+    page.clock.run_for(600)
     assert page.evaluate("document.activeElement.closest('section').id") == "p01"
     page.tap("#how")
     page.get_by_label("go on by itself").check()
     page.tap("#shut")
     page.focus("[name=p01_label][value=yes]")
     page.keyboard.press("ArrowDown")
-    page.wait_for_timeout(600)
+    page.clock.run_for(600)
 
     assert page.evaluate("document.activeElement.closest('section').id") == "p01"
     page.keyboard.press("1")

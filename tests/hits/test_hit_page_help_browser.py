@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser_fixtures import becomes_true
-from hit_page_kit import chosen
+from hit_page_kit import chosen, later
 
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import load_template, template_names
@@ -248,10 +248,10 @@ def test_a_preview_can_be_read_to_the_end(open_page, site):
 def test_an_image_that_fails_is_tried_again_then_marked(open_page, site):
     """Three tries, then plain words and two buttons: one marks it and goes on, the other brings it at last."""
     page = open_page(
-        site.show("pairs-plain", 2, missing=1) + site.query(), tolerate="Failed to load resource"
+        site.show("pairs-plain", 2, missing=1) + site.query(), clock=True, tolerate="Failed to load resource"
     )
 
-    page.get_by_text("This image did not load.").wait_for()
+    later(page, page.get_by_text("This image did not load."))
     assert site.missed == 3
     assert page.get_attribute("#p01 img", "alt") == "Image 1"
     page.keyboard.press("z")

@@ -97,11 +97,11 @@ def test_an_enter_that_takes_a_word_goes_nowhere(open_page, site):
 
 def test_a_tap_elsewhere_stays_there(open_page, site):
     """An answer and its reason tapped at once: nothing goes on under a third tap."""
-    page = open_page(site.show("pairs-rationale", 3) + site.query(), **DESK)
+    page = open_page(site.show("pairs-rationale", 3) + site.query(), clock=True, **DESK)
 
     page.click("#p01 label:has([value=weak_yes])")
     page.click("#p01 label:has([value=grammar])")
-    page.wait_for_timeout(600)
+    page.clock.run_for(600)
 
     assert page.evaluate("document.activeElement.closest('section').id") == "p01"
 

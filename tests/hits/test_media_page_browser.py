@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
-from hit_page_kit import chosen, send_four_by_keyboard
+from hit_page_kit import chosen, later, send_four_by_keyboard
 from media_kit import clip, tone
 
 from mitl.crowd.answers import parse_answers
@@ -91,12 +91,10 @@ def test_one_medium_plays_at_a_time_also_by_its_own_controls(shown, kind):
 
 def test_who_only_listens_is_at_work(shown):
     """Paid is the time at which somebody is there: while a sound plays, nobody has to touch anything."""
-    page = shown("sounds")
-    page.clock.install()
-    page.reload()
+    page = shown("sounds", clock=True)
     page.keyboard.press("p")
-    for seconds in (2, 4, 6, 8):
-        becomes_true(page, f"document.querySelector('#p01 audio').currentTime > {seconds / 4}")
+    for seconds in (0.3, 0.6, 0.9, 1.2):
+        becomes_true(page, f"document.querySelector('#p01 audio').currentTime > {seconds}")
         page.clock.run_for(40_000)
 
     assert int(page.input_value("[name=p01_ms]")) > 120_000
@@ -139,8 +137,8 @@ def test_nothing_is_cut_off_and_axe_finds_nothing_wrong(shown, kind, options):
 @pytest.mark.thorough(but=("videos",))
 def test_what_does_not_play_is_tried_again_and_can_be_marked(shown, site, kind):
     """After three tries the page says so; "try again" brings it back, "mark this" answers the pair."""
-    page = shown(kind, missing=2)
-    page.locator("#p02 .lost").wait_for(timeout=20_000)
+    page = shown(kind, missing=2, clock=True)
+    later(page, page.locator("#p02 .lost"))
     assert site.missed >= 3
     noun = kind.removesuffix("s")
     assert page.locator("#p02 .lost b").inner_text() == f"This {noun} did not play."

@@ -16,6 +16,7 @@ import pytest
 
 CHROMIUM = Path("/usr/bin/chromium")
 SHELL = Path("/usr/bin/chromium-headless-shell")
+EXECUTABLE = SHELL if SHELL.exists() else CHROMIUM
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -81,7 +82,7 @@ def launch() -> Iterator[Callable[..., Any]]:
 @pytest.fixture(scope="session")
 def browser(launch: Callable[..., Any]) -> Iterator[Any]:
     """Chromium whose taps land where they should."""
-    chromium = launch(SHELL if SHELL.exists() else CHROMIUM, *ARGUMENTS)
+    chromium = launch(EXECUTABLE, *ARGUMENTS)
     yield chromium
     chromium.close()
 
@@ -89,7 +90,7 @@ def browser(launch: Callable[..., Any]) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def isolating_browser(launch: Callable[..., Any]) -> Iterator[Any]:
     """Chromium with a HIT's frame in a process of its own, as people have it; the shell does so where it is told."""
-    chromium = launch(SHELL if SHELL.exists() else CHROMIUM, "--no-sandbox", "--site-per-process")
+    chromium = launch(EXECUTABLE, "--no-sandbox", "--site-per-process")
     yield chromium
     chromium.close()
 

@@ -24,10 +24,15 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def open_page(site: Site, new_page: Callable[..., Any]) -> Callable[..., Any]:
-    """Opens an address of the site in a window of its own, which is closed before the site is."""
+    """Opens an address of the site in a window of its own, which is closed before the site is.
 
-    def opened(path: str, **options: Any) -> Any:
+    Where a test waits for what the page does after a while, it moves the page's ``clock``.
+    """
+
+    def opened(path: str, *, clock: bool = False, **options: Any) -> Any:
         page = new_page(**options)
+        if clock:
+            page.clock.install()
         page.goto(site.url + path)
         return page
 

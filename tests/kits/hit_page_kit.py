@@ -123,6 +123,15 @@ def press_before_views(page: Any, *pairs: str) -> None:
     )
 
 
+def later(page: Any, shown: Any) -> None:
+    """Move a page's clock until this is shown, half a minute at most."""
+    for _ in range(300):
+        if shown.is_visible():
+            return
+        page.clock.run_for(100)
+    raise AssertionError(f"never shown: {shown}")
+
+
 def chosen(page: Any, place: int) -> str | None:
     """The answer that is chosen at a place."""
     found = page.query_selector(f"[name=p{place:02d}_label]:checked")
