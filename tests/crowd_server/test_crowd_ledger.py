@@ -15,6 +15,7 @@ from crowd_kit import ManualClock
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
+from suite_kit import examples
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.protocol.errors import TurkError
@@ -218,7 +219,7 @@ class Bookkeeping:
 
 
 # A failure shows its seed as drawn; there is nothing to shrink in it.
-@settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=examples(4, 8), deadline=None, derandomize=True, phases=[Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_the_books_balance_after_every_step(crowd_template, seed):
     """Posting, working, deciding, bonuses, expiry, waiting and budgets in any order."""

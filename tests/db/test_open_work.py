@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from audit_kit import NOW, SANDBOX, add_audit, add_page, some_pairs, submit
 from sqlalchemy import text
+from suite_kit import examples
 
 from mitl.core.arrays import unpack_pairs
 from mitl.db.session import open_database
@@ -184,7 +185,7 @@ def plain_rule(session):
 def test_what_is_asked_again_is_what_page_after_page_lacks(session):
     """Random worlds: what is reckoned for all pages together is what a look at one after the other finds."""
     rng, met = np.random.default_rng(0), Counter()
-    for _ in range(16):
+    for _ in range(examples(8, 16)):
         draw_world(session, rng)
         found = open_work.hits_to_replace(session, SANDBOX)
         assert found == plain_rule(session)

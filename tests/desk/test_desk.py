@@ -442,7 +442,7 @@ def test_a_long_history_of_a_worker_stands_on_several_pages(still, monkeypatch):
     assert len(everything) > 1 and shown == [[one] for one in everything]
 
 
-@given(page=st.integers(-3, 10**17), rows=st.integers(0, 500), a_page=st.integers(1, 60))
+@given(page=st.integers(-3, 10**17), rows=st.integers(0, 150), a_page=st.integers(1, 60))
 def test_every_row_of_a_long_list_stands_on_one_page(page, rows, a_page):
     """Pages follow on each other, only the last one is short, and a page beyond it is the last one."""
     turns = [

@@ -9,6 +9,7 @@ from itertools import combinations, product
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from suite_kit import examples
 
 from mitl.errors import PackingError
 from mitl.hits import packing
@@ -180,7 +181,7 @@ def test_what_cannot_be_packed_is_said_in_one_line(change, message):
 TINY = st.builds(Pair, st.integers(0, 2), st.integers(0, 2))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, 200), deadline=None)
 @given(
     wanted=st.dictionaries(TINY, st.integers(1, 2), max_size=5),
     audited=st.booleans(),

@@ -49,7 +49,7 @@ def clip(seconds: float = 1.0, color: int = 0) -> bytes:
     av = pytest.importorskip("av", reason="pip package av is missing")
     file = io.BytesIO()
     with av.open(file, "w", format="webm") as video:
-        stream = video.add_stream("libvpx", rate=10)
+        stream = video.add_stream("libvpx", rate=10, options={"deadline": "realtime"})
         stream.width, stream.height, stream.pix_fmt = 160, 120, "yuv420p"
         for step in range(int(seconds * 10)):
             picture = np.full((120, 160, 3), 40 + color, np.uint8)
