@@ -347,7 +347,7 @@ def test_requests_come_in_pages(crowd, client):
 
 
 def test_answers_to_a_test_without_key_come_with_the_request(crowd, client):
-    """The test and the answers as QuestionFormAnswers, for the requester to decide."""
+    """The test that was answered, whatever it is by now, and the answers as QuestionFormAnswers."""
     worker = crowd.worker()
     type_id = made(client, Test=form(question("why & how", free())), TestDurationInSeconds=60)
     page = ask(worker, type_id)
@@ -360,3 +360,5 @@ def test_answers_to_a_test_without_key_come_with_the_request(crowd, client):
     assert request["Test"] == form(question("why & how", free()))
     assert "<QuestionIdentifier>why &amp; how</QuestionIdentifier>" in request["Answer"]
     assert "<FreeText>because &lt;it&gt; is</FreeText>" in request["Answer"]
+    client.update_qualification_type(QualificationTypeId=type_id, Test=TWO, TestDurationInSeconds=60)
+    assert pending(client) == [request]

@@ -214,6 +214,38 @@ def test_a_test_that_changed_meanwhile_starts_again(crowd, client):
     assert holders(client, type_id) == 1
 
 
+def test_a_changed_test_that_is_opened_again_has_its_full_time(crowd, client):
+    """Also a shorter one, and with more of the old time gone than the new test has."""
+    type_id, worker = made(client, **TESTED), crowd.worker()
+    path = ask(worker, type_id).url.path
+    crowd.clock.advance(seconds=500)
+    changed = TESTED | {"Test": TWO.replace("Look", "Gaze"), "TestDurationInSeconds": 60}
+    client.update_qualification_type(QualificationTypeId=type_id, **changed)
+
+    page = worker.get(path)
+
+    assert "The requester changed this test" in page.text
+    assert 'data-seconds="60"' in page.text
+    send(worker, page, **RIGHT)
+    assert holders(client, type_id) == 1
+
+
+def test_a_running_test_keeps_the_time_that_it_was_started_with(crowd, client):
+    """A shorter time counts for who starts from then on; without a retry delay the try would be lost."""
+    type_id, early, late = made(client, **TESTED), crowd.worker(), crowd.worker()
+    page = ask(early, type_id)
+    client.update_qualification_type(QualificationTypeId=type_id, TestDurationInSeconds=60)
+    too_late = ask(late, type_id)
+    crowd.clock.advance(seconds=500)
+
+    assert 'data-seconds="100"' in early.get(page.url.path).text
+    send(early, page, **RIGHT)
+    send(late, too_late, **RIGHT)
+
+    assert score(client, early, type_id)["IntegerValue"] == 100
+    assert holders(client, type_id) == 1
+
+
 def test_nobody_gains_time_by_answers_to_another_text(crowd, client):
     """A version that this test never had, or that it had before its clock started anew, starts no clock."""
     type_id, worker = made(client, **TESTED), crowd.worker()

@@ -475,6 +475,7 @@ NEW_VALUES: dict[str, dict[str, dict[int, dict[str, Any]]]] = {
             1: {"test": "<q/>", "answer_key": None, "test_duration_s": 60, "retry_delay_s": 0}
         },
     },
+    "c0004": {"qualification_request": {1: {"test": "<q/>", "test_duration_s": 60}}},
 }
 
 FIRST: dict[str, Rows] = {"p0001": P0001, "c0001": C0001}

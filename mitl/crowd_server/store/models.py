@@ -424,6 +424,9 @@ class QualificationRequest(NumberedRow):
     state: Mapped[RequestState]
     answer: Mapped[str]
     """QuestionFormAnswers XML; empty without a test."""
+    test: Mapped[str | None]
+    """QuestionForm XML as it was given, whatever the type's test is by now; None where there was none."""
+    test_duration_s: Mapped[int | None]
     started_at: Mapped[dt.datetime]
     submitted_at: Mapped[dt.datetime | None]
     decided_at: Mapped[dt.datetime | None]

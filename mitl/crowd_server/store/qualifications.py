@@ -231,7 +231,7 @@ class RequestRow:
     decided_at: dt.datetime | None
     reason: str
     test: str | None
-    """Of the type, as is the time for it."""
+    """As it was given; None where there was none."""
     test_duration_s: int | None
 
     @property
@@ -248,8 +248,6 @@ _REQUEST: Wide = (
             type=QualificationType.mturk_id,
             name=QualificationType.name,
             worker=CrowdWorker.mturk_id,
-            test=QualificationType.test,
-            test_duration_s=QualificationType.test_duration_s,
         )
     )
     .join(QualificationType, QualificationType.id == QualificationRequest.type_id)
@@ -258,17 +256,21 @@ _REQUEST: Wide = (
 UNDECIDED = (RequestState.TESTING, RequestState.PENDING)
 
 
-def add_request(books: Books, worker: WorkerRow, type_id: int, state: RequestState) -> RequestRow:
+def add_request(
+    books: Books, worker: WorkerRow, own: QualificationTypeRow, state: RequestState
+) -> RequestRow:
     """A new request, as a test that starts or, without one, as sent and perhaps granted at once."""
     own_id = add_row(
         books.connection,
         QualificationRequest,
         mturk_id=entity_id(),
         environment=worker.environment,
-        type_id=type_id,
+        type_id=own.id,
         worker_id=worker.id,
         state=state,
         answer="",
+        test=own.terms.test,
+        test_duration_s=own.terms.test_duration_s,
         started_at=books.now,
         submitted_at=None if state is RequestState.TESTING else books.now,
         decided_at=books.now if state is RequestState.GRANTED else None,
@@ -307,9 +309,10 @@ def list_requests(books: Books, portion: Portion, *, type_id: int | None) -> lis
     return every(books.connection, RequestRow, query)
 
 
-def restart_test(books: Books, request_id: int) -> None:
-    """Give a test its full time again."""
-    change_row(books.connection, QualificationRequest, request_id, started_at=books.now)
+def restart_test(books: Books, request_id: int, terms: QualificationTerms) -> None:
+    """Give the test that the type has by now its full time."""
+    given = {"test": terms.test, "test_duration_s": terms.test_duration_s, "started_at": books.now}
+    change_row(books.connection, QualificationRequest, request_id, **given)
 
 
 def submit_test(books: Books, request_id: int, answer: str) -> None:
