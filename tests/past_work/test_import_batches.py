@@ -425,6 +425,29 @@ def test_what_was_decided_after_the_first_download_holds(folder):
     assert [row[4] for row in stored()] == [False, False, True, True]
 
 
+def test_downloads_that_come_in_another_order_take_nothing_back(folder):
+    """An approval is final, and told once; a rejection may be overridden later."""
+
+    def bring(name, *statuses):
+        rows = [foreign(f"W{n}", "1", "4", status=status) for n, status in enumerate(statuses, 1)]
+        return ok("harvest", "--from", write(folder / name, rows), "--columns", "map.toml").out
+
+    bring("1.csv", "Submitted", "Submitted")
+    assert "2 of them decided since" in bring("2.csv", "Approved", "Rejected")
+    shown = [ok("review", "show", number, "--live").out for number in (1, 2)]
+    assert not any("not_decided" in text for text in shown), "it was decided since"
+    again = bring("3.csv", "Approved", "Rejected", "Approved")
+    assert "2 of the submissions were here already" in again and "decided since" not in again
+    assert [row[4] for row in stored()] == [True, True, False, False, True, True]
+
+    last = bring("4.csv", "Rejected", "Approved", "Rejected")
+
+    assert "1 of them decided since" in last
+    assert [row[4] for row in stored()] == [True] * 6
+    ok("harvest", "--reparse", "--live")
+    assert [row[4] for row in stored()] == [True] * 6
+
+
 def test_other_work_under_ids_that_came_before_is_refused(folder):
     """Files that each count their submissions from 1 do not pass for one another; nothing of the second is dropped."""
     ok("harvest", "--from", write(folder / "1.csv", [foreign("W1", "1", "4")]), "--columns", "map.toml")

@@ -130,13 +130,18 @@ def rename(
 
 def documents(
     session: Session, environment: Environment, names: Iterable[str]
-) -> dict[tuple[str, str], tuple[int, str]]:
-    """(Assignment's id, worker's id) → row and raw document, of the submissions of these assignments."""
+) -> dict[tuple[str, str], tuple[int, str, str]]:
+    """(Assignment's id, worker's id) → row, status and raw document, of the submissions of these assignments."""
     query = query_by_worker(
-        environment, Assignment.mturk_assignment_id, Worker.mturk_worker_id, Assignment.id, Assignment.raw_xml
+        environment,
+        Assignment.mturk_assignment_id,
+        Worker.mturk_worker_id,
+        Assignment.id,
+        Assignment.status,
+        Assignment.raw_xml,
     )
     rows = rows_among(session, query, Assignment.mturk_assignment_id, names)
-    return {(name, worker): (id_, document) for name, worker, id_, document in rows}
+    return {(name, worker): (id_, status, document) for name, worker, id_, status, document in rows}
 
 
 def _ids(session: Session, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:

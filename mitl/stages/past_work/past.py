@@ -257,9 +257,10 @@ def _met_before(
     for window in chunks(past):
         names = {one.said.assignment_id for one in window}
         stored = submission_store.documents(context.session, context.environment, names)
+        noted = answer_store.findings_of(context.session, [id_ for id_, _, _ in stored.values()])
         for one in window:
             said = one.said
-            id_, document = stored.get((said.assignment_id, said.worker_id), (0, ""))
+            id_, status, document = stored.get((said.assignment_id, said.worker_id), (0, "", ""))
             kept = kept_rows(document)
             if kept is None or kept.sha256 == file.sha256 or kept.sha256 not in readings:
                 continue
@@ -273,8 +274,13 @@ def _met_before(
                     "the right mapping"
                 )
             then = _said(kept, reading.mapping)
-            was = "" if then is None else then.status
-            if said.status in (APPROVED, REJECTED) and was not in (APPROVED, said.status):
+            is_open = any(finding.code == NOT_DECIDED for finding in noted.get(id_, ()))
+            # Nobody rejects what they approved: a file that says so is older than the one that said the other.
+            is_news = {
+                APPROVED: is_open or status == REJECTED,
+                REJECTED: status != REJECTED and (is_open or then is None or not then.status),
+            }
+            if is_news.get(said.status):
                 decided[id_] = said
     return decided
 
@@ -287,21 +293,21 @@ def _decide(session: Session, decided: Mapping[int, RowSubmission]) -> None:
     """What its requester approved counts, what they rejected does not."""
     decisions: dict[Decision, list[int]] = defaultdict(list)
     findings: dict[int, list[Finding]] = {}
+    undecided: dict[int, list[Finding]] = {}
     for id_, submission in decided.items():
         decisions[Decision.REJECT if submission.status == REJECTED else Decision.APPROVE].append(id_)
-        noted = [
+        findings[id_] = [
             Finding(parse_store.BAD_VALUE, f"time {text[:80]!a} cannot be read")
             for text in submission.odd_times
         ]
         if submission.status not in (APPROVED, REJECTED, ""):
-            noted.append(
-                Finding(NOT_DECIDED, f"the file says {submission.status[:40]!a}; its answers are used")
-            )
-        findings[id_] = noted
+            note = f"the file says {submission.status[:40]!a}; its answers are used"
+            undecided[id_] = [Finding(NOT_DECIDED, note)]
     for decision, ids in decisions.items():
         answer_store.set_decision(session, ids, decision)
         answer_store.set_status(session, ids, REJECTED if decision is Decision.REJECT else APPROVED)
     parse_store.add_all_findings(session, findings)
+    parse_store.set_findings(session, (NOT_DECIDED,), undecided, decided)
 
 
 def remember(session: Session, file: ResultFile, reading: Reading, batch_id: int) -> None:
