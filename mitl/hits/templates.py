@@ -10,6 +10,7 @@ name.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import tomllib
@@ -171,9 +172,15 @@ def _kinds(roots: Sequence[Path]) -> dict[str, str]:
 
 def _kind(path: Path) -> str:
     try:
-        return str(tomllib.loads(path.read_text(encoding="utf-8")).get("asks", BatchKind.PAIRS))
+        return _asks(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         return BatchKind.PAIRS  # whoever loads it is told what is wrong with the file
+
+
+@functools.cache
+def _asks(hit_type: str) -> str:
+    """A command loads templates dozens of times, and looks through all of them each time."""
+    return str(tomllib.loads(hit_type).get("asks", BatchKind.PAIRS))
 
 
 def _hit_type(path: Path, wanted_kind: str | None) -> dict[str, object]:

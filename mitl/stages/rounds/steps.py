@@ -185,11 +185,12 @@ class FirstPosting:
         Raises:
             RoundError: the budget is below one HIT.
         """
-        most, dearest = wish.hits(context), wish.hit(context).total_cents
+        prices = wish.prices(context)
+        most, dearest = wish.hits(prices), prices.dearest.total_cents
         rounded = ceil if wish.strategy == DOUBTS else int
         kept = max(rounded(_kept(context, wish) * most), int(wish.label_sample is not None))
         at_first = max(wish.budget_cents - kept * dearest, dearest)
-        return cls(at_first, wish.prices(context).new.total_cents, dearest)
+        return cls(at_first, prices.new.total_cents, dearest)
 
     def costs(self, again: int, questions: int) -> int:
         """Cents, at most, of HITs that only ask again, and of new ones for so many questions."""
@@ -238,10 +239,11 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
         UsageError: there is no such strategy.
     """
     seed = context.settings.seed + number
+    first = FirstPosting.of(context, wish)
     options = ChoiceOptions(
         spread=None if wish.per_item is None else Spread(wish.per_item),
         deepest=wish.ranks,
-        hit_cents=wish.hit(context).total_cents,
+        hit_cents=first.again_cents,
     )
     unanswered = open_work.hits_to_replace(context.session, context.environment)
     lost = pack_pairs({pair for hit in unanswered for pair in hit.pairs})
@@ -249,7 +251,7 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
         chosen = choose(context, wish.strategy, budget + len(lost), seed, options)
     except UnfusedError:
         chosen = choose(context, UNFUSED, budget + len(lost), seed, options)
-    first, asked = FirstPosting.of(context, wish), asked_first(context, wish)
+    asked = asked_first(context, wish)
 
     def fitting(choices: pd.DataFrame) -> pd.DataFrame:
         def are_too_many(n: int) -> bool:

@@ -115,27 +115,23 @@ class RoundRequest:
     def prices(self, context: Context) -> RoundPrices:
         """What its HITs cost."""
         price = price_of(context, self.campaign(context.environment))
-        batches = hit_store.batches(context.session, context.environment)
+        session, environment = context.session, context.environment
+        batches = hit_store.batches(session, environment)
         rewards = {row.id: reward_again(row, self.reward_cents) for row in batches}
-        return RoundPrices(price.bill(1), rewards, charges_fee=price.charges_fee)
+        new = price.bill(1)
+        prices = RoundPrices(new, rewards, price.charges_fee, dearest=new)
+        lost = open_work.hits_to_replace(session, environment)
+        again = (prices.again(page.hit, page.missing) for page in lost)
+        return replace(prices, dearest=max([new, *again], key=lambda bill: bill.total_cents))
 
-    def hit(self, context: Context) -> Bill:
-        """What one HIT costs, or the dearest of those that it may have to ask again, whichever is more."""
-        prices = self.prices(context)
-        again = (
-            prices.again(lost.hit, lost.missing)
-            for lost in open_work.hits_to_replace(context.session, context.environment)
-        )
-        return max([prices.new, *again], key=lambda hit_bill: hit_bill.total_cents)
-
-    def hits(self, context: Context) -> int:
+    def hits(self, prices: RoundPrices) -> int:
         """How many HITs the budget buys, were all of them as dear as the dearest.
 
         Raises:
             RoundError: not one.
         """
-        bill = self.hit(context)
-        if not self.prices(context).new.total_cents:
+        bill = prices.dearest
+        if not prices.new.total_cents:
             raise RoundError(
                 "a HIT costs nothing, so no budget says how many a round asks; give --reward 0.01 or more, or ask "
                 "without a round: `mitl publish --limit`"
@@ -159,6 +155,8 @@ class RoundPrices:
     rewards: Mapping[int, int]
     """Row of a batch → cents that a HIT pays that asks one of its HITs again."""
     charges_fee: bool
+    dearest: Bill
+    """Of a new one, or of the dearest of those that it may have to ask again, whichever is more."""
 
     def again(self, hit: StoredHit, workers: int) -> Bill:
         """Of one that asks a HIT again."""
