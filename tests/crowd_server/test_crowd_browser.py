@@ -9,6 +9,7 @@ import pytest
 from browser_fixtures import TWICE_THE_TEXT, becomes_true, enter_the_hit
 from crowd_kit import TYPE, accept_one, post_hit, question
 from form_kit import FORM
+from hit_page_kit import later
 from similarity_page_kit import TEXTS, items, template
 
 from mitl.campaign.kinds.similarity.packing import render_similarity
@@ -266,6 +267,7 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     html = {"own": pairs_page(), "foreign": foreign, "form": FORM}[kind]
     hit = post_hit(client, Question=html)["HITId"]
     page = new_page(tolerate="ERR_INTERNET_DISCONNECTED")
+    page.clock.install()
     frame = accept_one(crowd, page)
     if kind != "own":
         becomes_true(page, "document.activeElement.id === 'hit'")
@@ -280,7 +282,7 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
 
     page.context.set_offline(True)
     send.click()
-    lost.wait_for()
+    later(page, lost)
     page.context.set_offline(False)
     page.get_by_role("link", name="Go back to your answers").click()
     send.wait_for()
@@ -352,13 +354,16 @@ def test_a_picture_that_comes_after_a_form_was_held_back_says_nothing_of_lost_an
 
 
 def first_key(page, key, shown):
-    """Press it without a click; twice at most, as a browser short of time may lose it while a frame takes the focus."""
+    """Press it without a click; twice at most, as a browser short of time may lose it while a frame takes the focus.
+
+    A press is over once the page has heard it: what is not shown soon was lost.
+    """
     from playwright.sync_api import TimeoutError as NotShownError
 
     enter_the_hit(page)
     page.keyboard.press(key)
     with suppress(NotShownError):
-        shown.wait_for(timeout=10_000)
+        shown.wait_for(timeout=2_000)
         return
     page.keyboard.press(key)
     shown.wait_for()

@@ -6,6 +6,7 @@ import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
 from crowd_kit import post_hit
+from hit_page_kit import later
 from qualification_kit import choice, form, free, key, question
 
 from mitl.crowd_server import admin
@@ -230,9 +231,10 @@ def test_the_clock_runs_out_on_the_page(crowd, page):
         **NEW, Test=form(question("a", free())), TestDurationInSeconds=1
     )
     page.goto(f"{crowd.url}/w/qualifications/{own['QualificationType']['QualificationTypeId']}")
+    page.clock.install()
     page.get_by_role("button", name="Start the test").click()
 
-    page.get_by_text("The time of this test is over").wait_for()
+    later(page, page.get_by_text("The time of this test is over"))
 
     send = page.get_by_role("button", name="Send my answers")
     assert send.is_disabled() and send.evaluate("button => getComputedStyle(button).opacity") < "1"
