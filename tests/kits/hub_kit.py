@@ -37,6 +37,8 @@ class Hub:
         self.url = ""
         self.refusal: tuple[int, str] | None = None
         """What commits are answered by, where not None."""
+        self.lost_reply: bytes | None = None
+        """What comes in place of the reply to a commit that was made, where not None; nothing at all where empty."""
 
     def answer(self, method: str, path: str, token: str | None, body: bytes) -> tuple[int, Any]:
         """Status and what is sent."""
@@ -104,6 +106,11 @@ def running_hub() -> Iterator[Hub]:
                 self.command, self.path, self.headers.get("Authorization"), self.rfile.read(length)
             )
             content = told if isinstance(told, bytes) else json.dumps(told).encode()
+            if hub.lost_reply is not None and "/commit/" in self.path:
+                content = hub.lost_reply
+                if not content:
+                    self.close_connection = True
+                    return
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

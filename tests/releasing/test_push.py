@@ -130,6 +130,20 @@ def test_what_the_hub_refuses_is_told_in_one_line_without_the_token(hub, status,
     assert TOKEN not in found.err and set(hub.repositories["me/mine"].files) == {".gitattributes"}
 
 
+@pytest.mark.parametrize(
+    ("reply", "told"), [(b"", "cannot be reached"), (b"{}", "speaks as no hub: KeyError")]
+)
+def test_a_commit_whose_reply_is_lost_is_not_told_as_none(hub, reply, told):
+    """Or comes as what no hub says: one line, and the next push finds all of it there."""
+    hub.lost_reply = reply
+    found = mitl("push", "release", "--to", "hub:mine")
+    hub.lost_reply = None
+
+    assert (found.status, told in found.error, "push again" in found.error) == (1, True, True)
+    assert hub.repositories["me/mine"].commits == 2
+    assert ok("push", "release", "--to", "hub:mine", "--json").json["status"] == "nothing_to_do"
+
+
 def test_a_wrong_token_is_refused_before_anything_is_made(hub, monkeypatch):
     """The hub says so."""
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")

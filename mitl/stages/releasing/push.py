@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _TO = re.compile(r"hub:([\w.-]+/)?[\w.-]+")
 _OWN = {".gitattributes"}
 """What a hub puts into a new repository by itself."""
+_AGAIN = "push again: if all had arrived and only the reply was lost, it says so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +163,18 @@ def _one_line(endpoint: str, token: str) -> Iterator[None]:
         }.get(status, "")
         said = _plain(error.server_message or "no reason", token)
         raise ReleaseError(f"the hub at {endpoint} answered {status}: {said}{advice}") from None
+    except (AttributeError, KeyError, TypeError) as error:
+        # The library takes a reply apart without a look at its form.
+        said = _plain(f"{type(error).__name__}: {error}", token)
+        raise ReleaseError(f"what answers at {endpoint} speaks as no hub: {said}; {_AGAIN}") from error
     except (OSError, ValueError, RuntimeError) as error:
-        raise ReleaseError(f"nothing was pushed to {endpoint}: {_plain(str(error), token)}") from None
+        raise ReleaseError(f"pushing to {endpoint} failed: {_plain(str(error), token)}; {_AGAIN}") from None
     except Exception as error:
         # The library's HTTP client has errors of its own, whose family has changed with its version.
         if "httpx" not in type(error).__module__:
             raise
         raise ReleaseError(
-            f"the hub at {endpoint} cannot be reached: {_plain(str(error), token)}; nothing was pushed"
+            f"the hub at {endpoint} cannot be reached: {_plain(str(error), token)}; {_AGAIN}"
         ) from None
     finally:
         log.setLevel(level)
