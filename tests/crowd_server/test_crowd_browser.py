@@ -363,7 +363,7 @@ def first_key(page, key, shown):
     enter_the_hit(page)
     page.keyboard.press(key)
     with suppress(NotShownError):
-        shown.wait_for(timeout=2_000)
+        shown.wait_for(timeout=4_000)
         return
     page.keyboard.press(key)
     shown.wait_for()

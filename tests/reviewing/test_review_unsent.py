@@ -278,7 +278,9 @@ def test_hints_about_the_sandbox_name_it_once_there_is_live_work(project):
     with pytest.raises(StoreError, match="`mitl review --sandbox` lists what waits"):
         show(project, 9999, SANDBOX)
     assert reverse(project, [first], Decision.DROP, SANDBOX).next == "mitl status --sandbox"
-    rule(project, [Ruling(second, Decision.REJECT, REASON)], SANDBOX)
+    undo = f"`mitl review reverse {second} --sandbox` can undo that until"
+    assert undo in "\n".join(rule(project, [Ruling(second, Decision.REJECT, REASON)], SANDBOX).lines)
+    assert undo in "\n".join(show(project, second, SANDBOX).lines)
     on_server(
         project,
         "UPDATE hit SET deleted_at = expires_at WHERE id IN (SELECT hit_id FROM assignment WHERE state = 'rejected')",

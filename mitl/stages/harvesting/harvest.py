@@ -213,6 +213,7 @@ def _close_expired(context: Context, swept: HitsOut, *, is_whole: bool) -> int:
 
 def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, ...]:
     session, environment = context.session, context.environment
+    here = named(session, environment)
     stored = answer_store.stored_counts(session, environment)
     gone = [hit for hit in swept.deleted if stored.get(hit.id, 0) < hit.assignments]
     warnings = [gone_warning(gone)] if gone else []
@@ -226,20 +227,24 @@ def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, 
         warnings.append(
             f"{several(fetched.settled, 'submission')} approved or rejected on the server without mitl's knowing; "
             "that is booked now"
-            + (f"; rejected: {rejected}; `mitl review reverse NUMBER` pays one after all" if rejected else "")
+            + (
+                f"; rejected: {rejected}; `mitl review reverse NUMBER{here}` pays one after all"
+                if rejected
+                else ""
+            )
         )
     waiting = answer_store.assignments(session, environment, UNDECIDED)
-    return (*warnings, *_near_approval(waiting, context.now()))
+    return (*warnings, *_near_approval(waiting, context.now(), here))
 
 
-def _near_approval(waiting: Sequence[StoredAssignment], now: dt.datetime) -> list[str]:
+def _near_approval(waiting: Sequence[StoredAssignment], now: dt.datetime, here: str) -> list[str]:
     """A warning about work that waits for a person and is soon paid without one."""
     times = [at for row in waiting if (at := approves_itself_at(row)) is not None and at - now < SOON]
     if not times:
         return []
     return [
         f"{several(len(times), 'submission')} waiting for a person would be approved unseen within a day, the first at "
-        f"{utc(min(times))}; decide with `mitl review`"
+        f"{utc(min(times))}; decide with `mitl review{here}`"
     ]
 
 

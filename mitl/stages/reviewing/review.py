@@ -84,7 +84,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         state = gold_state(session, chosen, settings.gold_rule)
         unsent = desk_store.unsent(session, chosen)
         following, here = after_pages(session, chosen), named(session, chosen)
-    told = f"{in_words(unsent)}; `mitl harvest`, or `mitl review settle` again, carries that out"
+    told = f"{in_words(unsent)}; `mitl harvest{here}`, or `mitl review settle{here}` again, carries that out"
     counts = QueueCounts(
         environment=chosen.value,
         queued=len(waiting),
@@ -249,18 +249,18 @@ def _ruled(
     return StageResult(
         counts=counts,
         warnings=tuple(warnings),
-        lines=tuple(_lines(counts, deadlines)),
+        lines=tuple(_lines(counts, deadlines, named(session, chosen))),
         next=_next(context, counts, next(iter(again), "")),
     )
 
 
-def _lines(counts: RulingCounts, deadlines: Mapping[int, dt.datetime | None]) -> Iterator[str]:
+def _lines(counts: RulingCounts, deadlines: Mapping[int, dt.datetime | None], here: str) -> Iterator[str]:
     yield (
         f"{counts['approve']} approved, {counts['drop']} paid without use, {counts['approve_exclude']} paid and their "
         f"workers excluded, {counts['reject']} rejected; {counts['queued']} still wait"
     )
     for number, until in deadlines.items():
-        yield f"submission {number} is rejected; `mitl review reverse {number}` can undo that until {utc(until)}"
+        yield f"submission {number} is rejected; `mitl review reverse {number}{here}` can undo that until {utc(until)}"
     if counts["hits_to_ask_again"]:
         cost = format_dollars(counts["again_cents"])
         yield f"HITs to ask again: {counts['hits_to_ask_again']:,}, for {cost} at most at the reward of before"

@@ -9,7 +9,7 @@ from typing import Annotated, TypedDict
 
 from mitl.core.formats import percent
 from mitl.core.pricing import format_dollars
-from mitl.crowd.context import Context, open_context
+from mitl.crowd.context import Context, named, open_context
 from mitl.crowd.paying import APPROVED
 from mitl.db.store import items as item_store
 from mitl.judgements.conduct import Agreement
@@ -38,6 +38,8 @@ class _Known:
     """Whether it came from a file of past work."""
     sides: tuple[str, str]
     """What an item of each side is called."""
+    here: str
+    """What a command needs to mean its environment; see `named`."""
 
 
 def show(settings: Settings, number: int, environment: Environment | None = None) -> StageResult:
@@ -93,6 +95,7 @@ def _known(context: Context, number: int) -> _Known:
         ),
         imported=is_imported(session, submitted.row),
         sides=(left, "description" if right == "caption" else right),
+        here=named(session, environment),
     )
 
 
@@ -190,7 +193,7 @@ def _fate(known: _Known) -> list[str]:
         said = "" if rejection.sent else "; the server has not heard of it yet"
         return [
             f"rejected: {rejection.reason!r}{said}",
-            f"`mitl review reverse {row.id}` can undo that until {utc(rejection.until)}",
+            f"`mitl review reverse {row.id}{known.here}` can undo that until {utc(rejection.until)}",
         ]
     if row.decision not in UNDECIDED:
         record = None if known.found.evidence is not None else known.worker.record
